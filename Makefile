@@ -1,0 +1,134 @@
+# Tidepool. `make` builds what is there, `make run` shows it, `make test` proves it.
+#   make [VARIANT=release|asan|tsan] [BUILD=dir] [CC=clang]
+BUILD   ?= build
+VARIANT ?= release
+VENV    ?= $(BUILD)/venv
+PREFIX  ?= /usr/local
+PYTHON  ?= /usr/bin/python3
+SHELL   := /bin/bash
+.DEFAULT_GOAL := all
+
+OUT := $(if $(filter release,$(VARIANT)),$(BUILD),$(BUILD)/$(VARIANT))
+OBJ := $(OUT)/obj
+GEN := $(BUILD)/gen
+
+# ---- compiler -------------------------------------------------------------------------------
+# Flags that decide what the core computes (no contraction, no fast math) hold everywhere.
+PKGS     := libevent libevent_pthreads libnghttp2 libprotobuf-c jansson sqlite3 zlib
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+            -Wwrite-strings -Wundef -Wvla -Wno-missing-field-initializers
+CPPFLAGS += -D_GNU_SOURCE -I. -I$(GEN) $(PKG_CFLAGS)
+CFLAGS   += -std=gnu17 -g -O2 -fno-omit-frame-pointer -ffp-contract=off -pthread $(WARNINGS)
+LDFLAGS  += -pthread -rdynamic
+LDLIBS   += $(PKG_LIBS) -ldl -lm
+SANITIZE_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZE_tsan := -fsanitize=thread
+CFLAGS   += $(SANITIZE_$(VARIANT))
+LDFLAGS  += $(SANITIZE_$(VARIANT))
+PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+
+# ---- rooms and their layers -------------------------------------------------------------------
+# uses_<room> is what a room may include; libraries, unit tests and check-layers all follow it.
+ROOMS := base core net observe store device models serve train control rpc
+uses_base    :=
+uses_core    :=
+uses_net     := base
+uses_observe := base
+uses_store   := base
+uses_device  := base observe
+uses_models  := base
+uses_serve   := device models observe base
+uses_train   := device models observe base
+uses_control := serve train device models core store observe base
+uses_rpc     := control serve train device models net observe base proto
+dir_models := models
+$(foreach r,$(filter-out models,$(ROOMS)),$(eval dir_$r := server/$r))
+$(foreach r,$(ROOMS),$(eval src_$r := $(shell find $(dir_$r) -name '*.c' 2>/dev/null | sort)))
+
+PROTOS   := $(shell find proto -name '*.proto' | sort)
+GEN_C    := $(PROTOS:proto/%.proto=$(GEN)/%.pb-c.c)
+GEN_H    := $(GEN_C:.c=.h)
+
+objects   = $(patsubst %.c,$(OBJ)/%.o,$(1))
+lib       = $(OUT)/lib/lib$(1).a
+# A room with all that it may use, in link order (proto has no uses of its own).
+closure   = $(1) $(uses_$(1))
+libs_of   = $(foreach r,$(call closure,$(1)),$(call lib,$(r)))
+
+define room_rules
+$(call lib,$(1)): $(call objects,$(src_$(1)))
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$$(Q)ar rcs $$@ $$^
+endef
+$(foreach r,$(ROOMS),$(eval $(call room_rules,$r)))
+
+$(call lib,proto): $(patsubst $(GEN)/%.c,$(OBJ)/gen/%.o,$(GEN_C))
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+Q ?= @
+$(OBJ)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	@echo "  CC $<"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(OBJ)/gen/%.o: $(GEN)/%.c Makefile
+	@mkdir -p $(@D)
+	@echo "  CC $<"
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-error -MMD -MP -c -o $@ $<
+
+$(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: proto/%.proto
+	@mkdir -p $(@D)
+	@echo "  PROTOC $<"
+	$(Q)protoc-c --proto_path=proto --c_out=$(GEN) $<
+
+# Rooms that include generated headers must wait for them on a first build.
+$(call objects,$(src_rpc) $(shell find clients tests -name '*.c' 2>/dev/null) server/main.c): | $(GEN_H)
+
+# ---- binaries ----------------------------------------------------------------------------------
+SERVER_LIBS := $(foreach r,rpc control serve train device models core store net observe proto base,$(call lib,$(r)))
+COMMON_C := $(shell find clients/common -name '*.c' | sort)
+CLI_C    := $(shell find clients/cli -name '*.c' | sort)
+LOAD_C   := $(shell find clients/load -name '*.c' | sort)
+CLIENT_LIBS := $(call lib,proto) $(call lib,base)
+BINARIES := $(OUT)/tidepoold $(OUT)/tidepool $(OUT)/tidepool-load
+
+all: $(BINARIES)
+
+link = @echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS)
+
+$(OUT)/tidepoold: $(call objects,server/main.c) $(SERVER_LIBS)
+	$(link)
+$(OUT)/tidepool: $(call objects,$(CLI_C) $(COMMON_C)) $(CLIENT_LIBS)
+	$(link)
+$(OUT)/tidepool-load: $(call objects,$(LOAD_C) $(COMMON_C)) $(CLIENT_LIBS)
+	$(link)
+
+# ---- unit tests ----------------------------------------------------------------------------------
+# tests/unit/<room>/test_<file>.c tests that room's <file>.c and links what the room may use.
+# Helpers shared by a room's tests: tests/unit/<room>/*.c without the test_ prefix.
+define unit_rules
+tests_$(1)   := $$(shell find tests/unit/$(1) -name 'test_*.c' 2>/dev/null | sort)
+helpers_$(1) := $$(shell find tests/unit/$(1) -name '*.c' ! -name 'test_*.c' 2>/dev/null | sort)
+$$(foreach t,$$(tests_$(1)),$$(eval $$(OUT)/$$(t:.c=): $$(call objects,$$(t) $$(helpers_$(1))) $$(call libs_of,$(1))))
+check-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
+	@set -e; for t in $$^; do echo "== $$$$t"; TEST_VENV=$$(VENV) $$$$t; done
+endef
+$(foreach r,$(ROOMS) clients,$(eval $(call unit_rules,$r)))
+uses_clients := proto base
+$(OUT)/tests/unit/%:
+	@mkdir -p $(@D)
+	@echo "  LD $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LDLIBS)
+
+check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
+
+.PHONY: all clean check-unit $(foreach r,$(ROOMS) clients,check-$(r))
+.SECONDARY:
+-include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
+
+clean:
+	rm -rf $(filter-out $(VENV),$(wildcard $(BUILD)/*))
