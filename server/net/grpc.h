@@ -10,7 +10,16 @@
  *          marked cancelled and on_cancel runs once on the network thread; the handler must still
  *          finish the call (whatever it sends is dropped). Deadline: the library answers
  *          DEADLINE_EXCEEDED to the client by itself, then marks the call cancelled.
+ * Streams: a client-streaming or two-way handler runs once for each message and once more at the
+ *          half-close (grpc_call_half_closed). Such a call is finished on the network thread, or
+ *          after the half-close was seen, so that no message meets a finished call.
+ * Locks:   never call grpc_call_finish (or a reply) while holding a lock that the call's on_cancel
+ *          callback takes: finish waits for a callback that runs.
  * Limits:  struct grpc_limits; each has a default and a counter in struct grpc_counters.
+ * Answers the library makes itself: no POST: HTTP 405; content-type not application/grpc: HTTP 415;
+ *          unknown path or compression: UNIMPLEMENTED; a grpc-timeout that is not 1 to 8 digits
+ *          and a unit, or comes twice, broken framing or compression, a wrong number of messages:
+ *          INTERNAL; a message, header list or decoded form over its limit: RESOURCE_EXHAUSTED.
  * Errors:  0 or a negative enum error_code. */
 #ifndef TIDEPOOL_NET_GRPC_H
 #define TIDEPOOL_NET_GRPC_H
@@ -35,7 +44,8 @@ struct grpc_method {
      * the raw bytes (grpc_call_body). A message that does not parse is answered INTERNAL here. */
     const ProtobufCMessageDescriptor *request;
     /* `message` is the decoded request, or NULL with `request` NULL. Network thread. For client
-     * streaming: once per message, then once with half_closed and no message. */
+     * streaming: once per message (valid until the handler returns; hold the buffer to keep the
+     * bytes), then once with half_closed and no message. */
     void (*handle)(struct grpc_call *call, const ProtobufCMessage *message, void *context);
 };
 
@@ -59,6 +69,12 @@ struct grpc_limits {
     uint32_t write_timeout_ms;       /* 60 s without progress while output waits */
     uint32_t resets_per_second_max;  /* 200, burst 1000 (see facts: rapid reset) */
     uint64_t output_bytes_max;       /* 256 MiB waiting on one connection, then it is closed */
+    uint64_t decoded_bytes_max;      /* 256 MiB of arena for one decoded request */
+    uint64_t request_bytes_max;      /* 4 GiB of request bodies held at once, whole server */
+    uint32_t calls_max;              /* 65536 open at once, whole server; more: REFUSED_STREAM */
+    uint32_t keepalive_time_ms;      /* 2 h without a byte: the server sends a PING */
+    uint32_t keepalive_timeout_ms;   /* 20 s for any byte after it, else the connection is closed */
+    uint32_t compress_responses_over_bytes; /* 0: never; else only where the client accepts it */
 };
 extern const struct grpc_limits grpc_limits_default;
 
@@ -68,7 +84,7 @@ struct grpc_counters {
     uint64_t calls_started, calls_open, calls_finished_ok, calls_failed, calls_cancelled,
         calls_deadline_exceeded;
     uint64_t messages_too_large, headers_too_large, pings_too_many, resets_too_many,
-        decode_errors, bytes_received, bytes_sent, writes;
+        decode_errors, bytes_received, bytes_sent, writes, request_bytes_held, glitches_too_many;
 };
 
 /* `threads` ≥ 1. The services and what they point to must outlive the server. */
@@ -85,14 +101,16 @@ int grpc_server_start(struct grpc_server *server, struct error *error);
 /* Stops listening, sends GOAWAY, lets calls finish for `timeout_ms`, answers what is left with
  * UNAVAILABLE, closes. Returns when all is closed (blocks: main thread). */
 void grpc_server_drain(struct grpc_server *server, uint64_t timeout_ms);
-void grpc_server_destroy(struct grpc_server *server); /* NULL is fine; joins the threads */
+/* NULL is fine. Closes what is open at once (drain first), waits until every call that a handler
+ * holds has been finished, joins the threads. */
+void grpc_server_destroy(struct grpc_server *server);
 void grpc_server_counters(struct grpc_server *server, struct grpc_counters *ret_counters);
 
 /* ---- one call ------------------------------------------------------------------------------- */
 
 /* The whole request message, uncompressed; valid until finish. Holding its buffer
- * (buffer_hold(grpc_call_buffer(call))) keeps the bytes longer. 4 + … bytes before the message
- * are the frame's prefix; `data` of the buffer is not the start of the message. */
+ * (buffer_hold(grpc_call_buffer(call))) keeps the bytes longer. Take the pointer from here: `data`
+ * of the buffer need not be the start of the message. NULL at a half-close. */
 const unsigned char *grpc_call_body(const struct grpc_call *call, size_t *ret_length);
 struct buffer *grpc_call_buffer(const struct grpc_call *call);
 uint64_t grpc_call_arrival_ns(const struct grpc_call *call);  /* clock_now_ns at END of message */
@@ -106,6 +124,16 @@ bool grpc_call_peer(const struct grpc_call *call, uint32_t *ret_uid, uint32_t *r
 /* One callback; network thread; at most once, never after finish has returned. Set it before the
  * handler returns. */
 void grpc_call_on_cancel(struct grpc_call *call, void (*callback)(void *arg), void *arg);
+/* Client streaming: true when the client will send no more messages. Network thread. */
+bool grpc_call_half_closed(const struct grpc_call *call);
+/* A pointer of the service's own that stays with the call (streams). Network thread. */
+void grpc_call_set_data(struct grpc_call *call, void *data);
+void *grpc_call_data(const struct grpc_call *call);
+/* Bytes given to grpc_call_send* that the client's flow control has not let out yet. Any thread. */
+uint64_t grpc_call_waiting_bytes(const struct grpc_call *call);
+/* Network thread: runs each time all that was sent has gone out, until the call is finished; for
+ * streams that skip old states when the client reads slowly. Set it before the handler returns. */
+void grpc_call_on_drained(struct grpc_call *call, void (*callback)(void *arg), void *arg);
 
 /* Response metadata, before the first message; ASCII text. Any thread. */
 int grpc_call_set_header(struct grpc_call *call, const char *name, const char *value);
