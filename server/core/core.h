@@ -1,0 +1,638 @@
+/* core.h: everything that decides who holds which device. Events in, actions out, nothing else.
+ *
+ * Units:   *_ns are nanoseconds of the caller's monotonic clock; *_bytes bytes; *_permille and
+ *          *_milli thousandths. Integers only: the same events give the same actions everywhere.
+ * Ids:     devices, endpoints, leases and kinds are numbers the caller gives (0 means "none").
+ *          Names, nodes and strings stay with the caller.
+ * Owner:   the core owns all its state; callers see copies and hold ids.
+ * Thread:  the control thread only. No clock, thread, file, environment or global state in here.
+ * Memory:  reserved only by events that add a device, an endpoint or a lease.
+ *
+ * One turn of the loop:
+ *     reserve a buffer of core_actions_max(core) actions (it grows only when objects are added);
+ *     count = core_step(core, &event, actions); carry out the actions in order.
+ * Every action has an id. What an action waits for is answered by an event with that id: see the
+ * comment at each kind of action. A late, doubled or unknown answer changes nothing.
+ *
+ * A device and its two parties. A device may hold instances of endpoints (each placed by the core)
+ * and be granted to at most one lease. A ready instance serves from its endpoint's queue whenever
+ * there are requests. While the device is also granted with `yield`, serving takes the device
+ * from training at once and training goes on by itself when the queue is empty: the permission is
+ * part of the grant, nothing is asked per request, and the time is moved from one account to the
+ * other by EVENT_DEVICE_SAMPLE. Taking the device away from the lease is a revoke: revoke ->
+ * acknowledged (or the lease ends) -> verify -> verified; only then can anyone else be granted it.
+ * A lease that is not in process gets only devices from which all instances are gone. */
+#ifndef TIDEPOOL_CORE_CORE_H
+#define TIDEPOOL_CORE_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CORE_KINDS_MAX 8       /* kinds of device: 0 .. 7; masks have bit 1 << kind */
+#define CORE_BATCH_SIZES 12    /* service times of batches of 1, 2, 4 ... 2048 */
+#define CORE_VICTIMS_MAX 4     /* victims listed in one explanation */
+#define CORE_DEVICES_MAX 16384 /* more are rejected, as are more of the next two */
+#define CORE_ENDPOINTS_MAX 4096
+#define CORE_LEASES_MAX 65536
+
+struct core; /* opaque */
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+enum core_mode {
+    CORE_MODE_OBSERVE, /* records in explanations what it would do; moves nothing */
+    CORE_MODE_ADVISE,  /* the same, and emits those explanations and the scale signal */
+    CORE_MODE_ACT,
+};
+
+/* Ways to get a device back, cheapest first. The core chooses YIELD and SHRINK; NOTICE when all of
+ * an outside lease must go (device lost, owner's pause or cancel), KILL past a deadline. */
+enum core_rung {
+    CORE_RUNG_NONE, /* the device is already gone from its holder */
+    CORE_RUNG_FREE,
+    CORE_RUNG_YIELD,
+    CORE_RUNG_SHRINK,
+    CORE_RUNG_FREEZE,
+    CORE_RUNG_PAUSE,
+    CORE_RUNG_SWAP,
+    CORE_RUNG_NOTICE,
+    CORE_RUNG_KILL,
+    CORE_RUNG_COUNT,
+};
+
+enum core_reason {
+    CORE_REASON_NONE,
+    CORE_REASON_DEMAND,         /* an endpoint's demand, over its window or at once */
+    CORE_REASON_SUSTAINED_LOAD, /* serving takes nearly all of the device for a while */
+    CORE_REASON_LOAD_FELL,      /* demand stayed under the lower threshold */
+    CORE_REASON_GANG_MINIMUM,   /* a waiting lease gets its minimum */
+    CORE_REASON_ELASTIC_GROWTH, /* a free device for a lease that can use more */
+    CORE_REASON_RESIZED,        /* the lease's maximum was lowered */
+    CORE_REASON_BELOW_MINIMUM,  /* the lease lost a device and cannot go on with the rest */
+    CORE_REASON_OWNER_PAUSED,
+    CORE_REASON_CANCELLED,
+    CORE_REASON_EXPIRED,
+    CORE_REASON_RELEASED,
+    CORE_REASON_JOB_EXITED,
+    CORE_REASON_DEVICE_FAILED,
+    CORE_REASON_DEVICE_REMOVED,
+    CORE_REASON_RECLAIM,          /* the provider wants the device back */
+    CORE_REASON_ACTION_FAILED,    /* the shell could not carry out a grant or a placement */
+    CORE_REASON_ACTION_LOST,      /* no answer within action_timeout_ns */
+    CORE_REASON_DEADLINE_PASSED,  /* a revoke was not acknowledged in time */
+    CORE_REASON_NOT_VERIFIED,     /* the former holder is not verified gone */
+    CORE_REASON_RESTORED,         /* found again after a restart */
+    CORE_REASON_IMPOSSIBLE,       /* more devices than the pool has of these kinds */
+    CORE_REASON_DUPLICATE,        /* the id is in use */
+    CORE_REASON_UNKNOWN,          /* no such object */
+    CORE_REASON_INVALID,          /* a field is out of its range */
+    CORE_REASON_NO_MEMORY,        /* of this process: nothing was added */
+    CORE_REASON_TABLE_FULL,       /* one of the CORE_*_MAX above */
+    CORE_REASON_NO_DEVICE_MEMORY, /* the instance fits on no device beside what is there */
+    CORE_REASON_NEIGHBOUR_SLO,    /* a batch would outlast half of a neighbour's SLO */
+    CORE_REASON_RATE_BOUND,       /* moves per device and hour are used up */
+    CORE_REASON_HOLD,             /* moves are frozen by the operator */
+    CORE_REASON_COUNT,
+};
+
+/* Where a device-second is booked; exactly one account at a time. */
+enum core_account {
+    CORE_ACCOUNT_FREE,      /* nobody needs it (models may be parked on it) */
+    CORE_ACCOUNT_RESERVE,   /* kept for serving, no batch running */
+    CORE_ACCOUNT_SERVING,   /* batches running (from samples) */
+    CORE_ACCOUNT_TRAINING,  /* held by a lease; provisional until kept */
+    CORE_ACCOUNT_WAITING,   /* held by a lease that waits for data (from samples) */
+    CORE_ACCOUNT_RESTORE,   /* held by a lease that restores its state (from samples) */
+    CORE_ACCOUNT_LOST,      /* training that was not kept (a booked transfer) */
+    CORE_ACCOUNT_HANDOVER,  /* granting, letting go, verifying, promised to a gang */
+    CORE_ACCOUNT_SUSPENDED, /* the holder is resident but stopped (no rung built so far does it) */
+    CORE_ACCOUNT_QUARANTINED, /* failed, occupied by a stranger, or not verified */
+    CORE_ACCOUNT_COUNT,
+};
+
+enum core_health {
+    CORE_HEALTH_OK,
+    CORE_HEALTH_SLOW,        /* usable; chosen last */
+    CORE_HEALTH_FAILED,      /* until EVENT_DEVICE_RECOVERED, then verified */
+    CORE_HEALTH_QUARANTINED, /* former holder not verified gone; until EVENT_DEVICE_RECOVERED */
+};
+
+/* The device as seen from leases. */
+enum core_hold {
+    CORE_HOLD_NONE,
+    CORE_HOLD_GRANTING, /* grant emitted, not yet done */
+    CORE_HOLD_HELD,
+    CORE_HOLD_REVOKING,  /* told to let go, until its deadline */
+    CORE_HOLD_KILLING,   /* past the deadline, until the kill bound */
+    CORE_HOLD_VERIFYING, /* let go; being verified */
+};
+
+enum core_instance_state {
+    CORE_INSTANCE_ABSENT,
+    CORE_INSTANCE_PLACING,
+    CORE_INSTANCE_READY,
+    CORE_INSTANCE_REMOVING,
+};
+
+enum core_lease_state {
+    CORE_LEASE_WAITING,  /* holds nothing */
+    CORE_LEASE_RUNNING,  /* holds at least its minimum (grants may still be on their way) */
+    CORE_LEASE_DRAINING, /* gives back everything, then waits or is paused */
+    CORE_LEASE_PAUSED,   /* by its owner; holds nothing */
+    CORE_LEASE_ENDING,   /* gives back everything for good */
+    CORE_LEASE_ENDED,    /* kept a while for its story; its id can be used again */
+};
+
+/* ---- configuration -------------------------------------------------------------------------- */
+
+struct core_config {
+    uint64_t seed[2];              /* secrets of fencing tokens are drawn from it: keep it secret */
+    uint64_t store_epoch;          /* part of every token: grows with every start of the server */
+    uint64_t generation;           /* the last generation ever used */
+    enum core_mode mode;           /* ACT */
+    uint64_t demand_fast_ns;       /* 1 s: window of the fast arrival rate */
+    uint64_t demand_slow_ns;       /* 10 s: window of the slow one */
+    uint32_t load_high_permille;   /* 800: more devices are needed above this load each */
+    uint32_t load_low_permille;    /* 600: fewer when the rest would stay under this */
+    uint64_t danger_hold_ns;       /* 2 s: how long one endangered SLO counts as demand */
+    uint64_t utilisation_ns;       /* 500 ms: window of a device's serving share */
+    uint64_t sample_stale_ns;      /* 1 s: a device without a sample for so long is idle */
+    uint64_t quiet_ns;             /* 200 ms without serving end a burst (explanations) */
+    uint32_t shrink_high_permille; /* 850: serving share from which yielding leaves training
+                                    * next to nothing ... */
+    uint64_t shrink_after_ns;      /* 3 s: ... for so long: the lease gives up the device */
+    uint32_t shrink_low_permille;  /* 500: a share under this ... */
+    uint64_t cool_down_ns;         /* 3 s: ... for so long lets training have it again */
+    uint64_t hold_min_ns;          /* 1 s: least time between a device's moves; more when
+                                    * 2 x the measured hand-over takes longer */
+    uint64_t shrink_deadline_ns;   /* 5 s: from a revoke by SHRINK to its deadline */
+    uint64_t notice_ns;            /* 30 s: the same by NOTICE */
+    uint64_t kill_bound_ns;        /* 10 s: from the deadline to quarantine */
+    uint64_t action_timeout_ns;    /* 10 s: grant and verify unanswered */
+    uint64_t place_timeout_ns;     /* 600 s: place and remove unanswered */
+    uint64_t retry_ns;             /* 1 s: after a failed grant or placement, doubling to 64 s */
+    uint64_t age_ns;               /* 60 s of waiting are worth one step of priority */
+    uint64_t overtake_ns;          /* 120 s: then nothing behind it overtakes a lease */
+    uint32_t moves_per_hour;       /* 120 hand-overs per device and hour */
+    uint32_t moves_extra;          /* 4 more when an SLO is in danger */
+    uint32_t ended_kept;           /* 256 ended leases stay readable */
+    uint32_t explanations_kept;    /* 4096, a ring */
+};
+
+void core_config_init(struct core_config *config); /* the defaults above; seed and epoch are 0 */
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+enum core_event_kind {
+    CORE_EVENT_TIMER, /* the time of ACTION_SET_TIMER has come; early or extra ones do no harm */
+    CORE_EVENT_DEVICE_ADDED,      /* .device_added */
+    CORE_EVENT_DEVICE_REMOVED,    /* .device: gone at once */
+    CORE_EVENT_DEVICE_FAILED,     /* .device: its instances and its holder's part are gone */
+    CORE_EVENT_DEVICE_RECOVERED,  /* .device: from failed or quarantined; gets verified first */
+    CORE_EVENT_DEVICE_SLOW,       /* .device_flag: on or off */
+    CORE_EVENT_DEVICE_CORDONED,   /* .device_flag: on: no new lease, no new instance */
+    CORE_EVENT_DEVICE_OCCUPIED,   /* .device_flag: by a foreign process; not granted meanwhile */
+    CORE_EVENT_DEVICE_RECLAIM_BY, /* .device_time: empty it by then; 0 takes the wish back */
+    CORE_EVENT_DEVICE_SAMPLE,     /* .device_sample: every 10-100 ms while a batch or a lease is on
+                                   * the device, and just before every event that changes it */
+    CORE_EVENT_ENDPOINT_ADDED,    /* .endpoint_spec */
+    CORE_EVENT_ENDPOINT_CHANGED,  /* .endpoint_spec */
+    CORE_EVENT_ENDPOINT_REMOVED,  /* .endpoint: its instances are removed, then it is forgotten */
+    CORE_EVENT_ENDPOINT_SERVICE,  /* .endpoint_service: measured service times */
+    CORE_EVENT_ENDPOINT_SAMPLE,   /* .endpoint_sample: every 10-1000 ms while there is load, one
+                                   * more with zeros when it ends */
+    CORE_EVENT_ENDPOINT_DANGER,   /* .endpoint_danger: at enqueue, at once; 1 per 10 ms is plenty */
+    CORE_EVENT_INSTANCE_READY,    /* .instance: answers PLACE */
+    CORE_EVENT_INSTANCE_FAILED,   /* .instance: answers PLACE; or, action 0, a ready one broke */
+    CORE_EVENT_INSTANCE_STOPPED,  /* .instance: answers REMOVE */
+    CORE_EVENT_LEASE_REQUESTED,   /* .lease_spec */
+    CORE_EVENT_LEASE_RESIZED,     /* .lease_resized */
+    CORE_EVENT_LEASE_PAUSED,      /* .lease: by its owner */
+    CORE_EVENT_LEASE_RESUMED,     /* .lease: by its owner */
+    CORE_EVENT_LEASE_CANCELLED,   /* .lease: by its owner; the holder is told to let go */
+    CORE_EVENT_LEASE_RELEASED,    /* .lease_released: the holder has let go of one device or all */
+    CORE_EVENT_LEASE_PROGRESS,    /* .lease_progress */
+    CORE_EVENT_JOB_EXITED,        /* .job_exited: the holder has ended by itself */
+    CORE_EVENT_REVOKE_ACKNOWLEDGED, /* .answer: answers REVOKE: the holder no longer uses it */
+    CORE_EVENT_RELEASE_VERIFIED,    /* .verified: answers VERIFY */
+    CORE_EVENT_ACTION_DONE,         /* .answer: answers GRANT (committed and begun) and KILL */
+    CORE_EVENT_ACTION_FAILED,       /* .answer: the same two; also REVOKE that reached nobody */
+    CORE_EVENT_MODE_CHANGED,        /* .mode */
+    CORE_EVENT_HOLD,                /* .hold: on: no moves but what safety and owners ask */
+    CORE_EVENT_RESTORED_LEASE,      /* .lease_spec: known from before a restart */
+    CORE_EVENT_RESTORED_GRANT,      /* .restored_grant: a device it held then */
+    CORE_EVENT_RESTORED_INSTANCE,   /* .instance, action 0: still there and ready */
+    CORE_EVENT_RECONCILE_DONE,      /* all that was known before is told; nothing moves earlier.
+                                     * A fresh server sends it after its first devices. */
+    CORE_EVENT_COUNT,
+};
+
+struct core_device_spec {
+    uint64_t device;
+    uint32_t kind;         /* < CORE_KINDS_MAX */
+    uint64_t memory_bytes; /* for instances and leases together; 0: not limited */
+};
+
+struct core_endpoint_spec {
+    uint64_t endpoint;
+    uint64_t slo_ns;                   /* > 0 */
+    uint32_t target_permille;          /* share of requests that must meet it */
+    int32_t priority;                  /* higher first */
+    uint32_t devices_min, devices_max; /* instances; the maximum is at least 1 */
+    uint32_t kinds_mask;
+    uint64_t memory_bytes; /* of one instance */
+};
+
+struct core_lease_spec {
+    uint64_t lease;
+    uint32_t devices_min, devices_max; /* 1 <= min <= max; the minimum is a gang */
+    int32_t priority;
+    uint64_t team; /* carried, not yet weighed */
+    uint32_t kinds_mask;
+    uint64_t memory_bytes; /* on each device */
+    uint64_t until_ns;     /* 0: no end */
+    bool preemptible;      /* devices above the minimum may be revoked for other needs */
+    bool in_process;       /* can yield: serving takes turns with it on a device */
+};
+
+struct core_event {
+    enum core_event_kind kind;
+    uint64_t time_ns; /* never before the event before; if it is, that one's time counts */
+    union {
+        struct core_device_spec device_added;
+        struct {
+            uint64_t device;
+        } device;
+        struct {
+            uint64_t device;
+            bool on;
+        } device_flag;
+        struct {
+            uint64_t device;
+            uint64_t by_ns;
+        } device_time;
+        struct {
+            uint64_t device;
+            uint64_t interval_ns; /* since the last sample of the device */
+            uint64_t serving_ns;  /* of it, batches ran */
+            uint64_t waiting_ns;  /* of it, training waited for data */
+            uint64_t restore_ns;  /* of it, training restored its state */
+            uint32_t slices;      /* times training stood still for a batch */
+        } device_sample;
+        struct core_endpoint_spec endpoint_spec;
+        struct {
+            uint64_t endpoint;
+        } endpoint;
+        struct {
+            uint64_t endpoint;
+            uint32_t kind;
+            uint64_t service_ns[CORE_BATCH_SIZES]; /* of a batch of 2^i; 0: not measured */
+        } endpoint_service;
+        struct {
+            uint64_t endpoint;
+            uint64_t interval_ns; /* since its last sample */
+            uint32_t arrivals;
+            uint32_t queue_length;
+            uint64_t oldest_wait_ns;
+            uint64_t busy_ns; /* device time its batches took, over all devices */
+        } endpoint_sample;
+        struct {
+            uint64_t endpoint;
+            uint64_t projected_wait_ns;
+            uint32_t queue_length;
+        } endpoint_danger;
+        struct {
+            uint64_t action;
+            uint64_t endpoint;
+            uint64_t device;
+        } instance;
+        struct core_lease_spec lease_spec;
+        struct {
+            uint64_t lease;
+            uint32_t devices_min, devices_max;
+        } lease_resized;
+        struct {
+            uint64_t lease;
+        } lease;
+        struct {
+            uint64_t lease;
+            uint64_t device;     /* 0: all of them, and the lease ends */
+            uint64_t generation; /* of the device's grant, or of any of the run when device is 0 */
+        } lease_released;
+        struct {
+            uint64_t lease;
+            uint64_t generation; /* of any grant of this run */
+            uint64_t step;
+            uint64_t checkpointed_step; /* training up to here is kept */
+        } lease_progress;
+        struct {
+            uint64_t lease;
+            uint64_t generation; /* of any grant of this run */
+            bool kept;           /* all its work is kept (else: up to the last checkpoint) */
+            bool again;          /* it wants to run again: waits instead of ending */
+        } job_exited;
+        struct {
+            uint64_t action;
+            uint64_t device;
+        } answer;
+        struct {
+            uint64_t action;
+            uint64_t device;
+            bool gone; /* false: the former holder still lives; the device is quarantined */
+        } verified;
+        struct {
+            enum core_mode mode;
+        } mode;
+        struct {
+            bool on;
+        } hold;
+        struct {
+            uint64_t lease;
+            uint64_t device;
+            uint64_t generation;
+            bool alive; /* the holder was found and goes on; else the device gets verified */
+        } restored_grant;
+    };
+};
+
+/* ---- actions -------------------------------------------------------------------------------- */
+
+enum core_action_kind {
+    /* Load the endpoint's model on the device. Answer: INSTANCE_READY or INSTANCE_FAILED. */
+    CORE_ACTION_PLACE,
+    /* Stop taking its requests there, finish the batch, unload. Answer: INSTANCE_STOPPED. */
+    CORE_ACTION_REMOVE,
+    /* Commit the token to the store, then let the lease use the device. Answer: ACTION_DONE or
+     * ACTION_FAILED. The grants of a gang come in one step. */
+    CORE_ACTION_GRANT,
+    /* Tell the lease to let go of the device by the deadline. Answer: REVOKE_ACKNOWLEDGED. With
+     * rung NONE the device is already gone and no answer is awaited. */
+    CORE_ACTION_REVOKE,
+    /* End the lease's whole job by force. Answer: ACTION_DONE when it is gone, ACTION_FAILED. */
+    CORE_ACTION_KILL,
+    /* Make sure that nobody uses the device any more. Answer: RELEASE_VERIFIED. */
+    CORE_ACTION_VERIFY,
+    /* Told only: the device is out of the pool until EVENT_DEVICE_RECOVERED. */
+    CORE_ACTION_QUARANTINE,
+    /* Told only: the event about this device, endpoint or lease was refused. */
+    CORE_ACTION_REJECT,
+    /* Told only: the lease's time is over; its revokes follow. */
+    CORE_ACTION_EXPIRE,
+    /* Told only: the lease has a new state or number of devices (at most one a step). */
+    CORE_ACTION_LEASE_MOVED,
+    /* Send EVENT_TIMER at this time; replaces the one before; 0: none needed. */
+    CORE_ACTION_SET_TIMER,
+    /* Told only: devices that all demand and all waiting leases would need, and those there are. */
+    CORE_ACTION_SCALE,
+    /* Told only: core_explanation_find(core, .explanation.explanation) has the story. */
+    CORE_ACTION_EXPLAIN,
+    CORE_ACTION_COUNT,
+};
+
+/* Fences off late messages: compare all three. */
+struct core_token {
+    uint64_t store_epoch;
+    uint64_t generation; /* grows with every grant */
+    uint64_t secret;
+};
+
+struct core_action {
+    enum core_action_kind kind;
+    uint64_t id; /* grows by one with every action */
+    union {
+        struct {
+            uint64_t endpoint;
+            uint64_t device;
+        } instance; /* PLACE, REMOVE */
+        struct {
+            uint64_t lease;
+            uint64_t device;
+            struct core_token token;
+            uint64_t run; /* generation of the first grant of this run of the lease */
+            bool yield; /* instances on the device serve at any time and training yields to them */
+            enum core_reason reason;
+        } grant;
+        struct {
+            uint64_t lease;
+            uint64_t device;
+            uint64_t generation; /* of the grant that ends */
+            enum core_rung rung;
+            enum core_reason reason;
+            uint64_t deadline_ns;
+        } revoke; /* REVOKE, KILL (deadline: the end of the kill bound) */
+        struct {
+            uint64_t device;
+            uint64_t lease; /* the former holder, or 0 */
+            enum core_reason reason;
+        } device; /* VERIFY, QUARANTINE */
+        struct {
+            uint64_t device;
+            uint64_t endpoint;
+            uint64_t lease;
+            enum core_reason reason;
+        } reject;
+        struct {
+            uint64_t lease;
+            enum core_lease_state state;
+            uint32_t devices; /* granted to it and not being revoked */
+            enum core_reason reason;
+        } lease; /* EXPIRE, LEASE_MOVED */
+        struct {
+            uint64_t at_ns;
+        } timer;
+        struct {
+            uint32_t devices_wanted;
+            uint32_t devices_have;
+        } scale;
+        struct {
+            uint64_t explanation;
+        } explanation;
+    };
+};
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* The configuration is copied. NULL: no memory, or a field that makes no sense (a threshold pair
+ * upside down, a window or a ring of 0). */
+struct core *core_create(const struct core_config *config);
+void core_destroy(struct core *core); /* NULL is fine */
+
+/* An upper bound for the actions of the next step, whatever its event. */
+size_t core_actions_max(const struct core *core);
+size_t core_step(struct core *core, const struct core_event *event, struct core_action *actions);
+
+/* ---- reading (changes nothing) -------------------------------------------------------------- */
+
+struct core_device_view {
+    uint64_t device;
+    uint32_t kind;
+    uint64_t memory_bytes;
+    uint64_t memory_used_bytes; /* by instances and the lease */
+    enum core_health health;
+    bool cordoned, occupied;
+    uint64_t reclaim_by_ns; /* 0: not wanted back */
+    enum core_hold hold;
+    uint64_t lease;        /* holder, also while it lets go; 0: none */
+    uint64_t promised;     /* lease that gets it next; 0: none */
+    uint64_t generation;   /* of the present or last grant */
+    uint64_t deadline_ns;  /* of REVOKING, KILLING, VERIFYING; else 0 */
+    bool yield;            /* training on it yields to serving */
+    bool kept_for_serving; /* not granted because serving needs it */
+    uint32_t instances_ready;
+    uint32_t utilisation_permille; /* share of serving of late */
+    enum core_account account;     /* of this moment (serving within it comes by samples) */
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    uint64_t slices;
+    uint32_t handovers; /* changes of active party, ever */
+};
+
+struct core_endpoint_view {
+    struct core_endpoint_spec spec;
+    uint32_t demand_milli;   /* devices' worth of arriving work, thousandths */
+    uint32_t devices_needed; /* with thresholds, hold and danger; capped by devices_max */
+    uint32_t instances_ready, instances_placing;
+    uint64_t projected_wait_ns; /* last told by a danger event or a sample's oldest wait */
+    uint64_t rate_milli;        /* requests per 1000 s of the faster window */
+    enum core_reason reason;    /* why it has fewer instances than needed; NONE otherwise */
+    bool removing;
+};
+
+struct core_lease_view {
+    struct core_lease_spec spec;
+    enum core_lease_state state;
+    enum core_reason reason; /* of the last change of state */
+    uint32_t devices;        /* granted and not being revoked */
+    uint32_t devices_leaving;
+    uint32_t position; /* 1: next in the queue; 0: not waiting */
+    uint64_t run;      /* generation of the first grant of this run; 0: none */
+    uint64_t since_ns; /* of the state */
+    uint64_t step, checkpointed_step;
+    uint64_t training_ns, provisional_ns, lost_ns; /* device time of this lease */
+    uint32_t revokes, runs;
+};
+
+struct core_ledger {
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    uint64_t elapsed_ns;     /* devices x time: the sum of all accounts, exactly */
+    uint64_t provisional_ns; /* of TRAINING, not yet kept */
+    uint64_t unbooked_ns;    /* told by samples beyond the time there was: a fault of the caller */
+    uint64_t slices;
+    uint64_t handovers[CORE_RUNG_COUNT]; /* by rung of the revoke; FREE: grants of free devices */
+};
+
+enum core_what {
+    CORE_WHAT_GRANT,
+    CORE_WHAT_REVOKE,
+    CORE_WHAT_PLACE,
+    CORE_WHAT_REMOVE,
+    CORE_WHAT_YIELD_BEGAN, /* serving takes turns with training on the device */
+    CORE_WHAT_YIELD_ENDED, /* training has the device to itself again */
+    CORE_WHAT_KEEP,        /* a device stays with serving */
+    CORE_WHAT_GIVE_BACK,   /* serving no longer needs it */
+    CORE_WHAT_DANGER,      /* an SLO is in danger */
+    CORE_WHAT_WAIT,        /* a lease waits */
+    CORE_WHAT_KILL,
+    CORE_WHAT_QUARANTINE,
+    CORE_WHAT_DEVICE_LOST,
+    CORE_WHAT_LEASE_ENDED,
+    CORE_WHAT_REJECT,
+    CORE_WHAT_COUNT,
+};
+
+struct core_victim {
+    uint64_t lease;
+    uint64_t device;
+    uint64_t cost_ns; /* training not yet kept + rung's time, device-time */
+    bool chosen;
+};
+
+struct core_explanation {
+    uint64_t explanation; /* id, growing */
+    uint64_t time_ns;
+    enum core_what what;
+    enum core_reason reason;
+    enum core_rung rung;
+    bool applied;                     /* false: mode or hold kept it from being done */
+    uint64_t device, lease, endpoint; /* 0: not concerned */
+    uint64_t deadline_ns;
+    uint32_t demand_milli;
+    uint32_t utilisation_permille;
+    uint32_t devices_have, devices_wanted; /* of the lease or endpoint concerned */
+    uint64_t projected_wait_ns, slo_ns;
+    uint32_t victim_count;
+    struct core_victim victims[CORE_VICTIMS_MAX];
+};
+
+/* The objects come in the order of their ids; index from 0. False: there is none. */
+bool core_device_at(const struct core *core, size_t index, struct core_device_view *ret_view);
+bool core_device_find(const struct core *core, uint64_t device, struct core_device_view *ret_view);
+bool core_endpoint_at(const struct core *core, size_t index, struct core_endpoint_view *ret_view);
+bool core_endpoint_find(const struct core *core, uint64_t endpoint,
+                        struct core_endpoint_view *ret_view);
+bool core_lease_at(const struct core *core, size_t index, struct core_lease_view *ret_view);
+bool core_lease_find(const struct core *core, uint64_t lease, struct core_lease_view *ret_view);
+enum core_instance_state core_instance_find(const struct core *core, uint64_t endpoint,
+                                            uint64_t device);
+/* The accounts as of the last event, or of now_ns when that is later. */
+void core_ledger_read(const struct core *core, uint64_t now_ns, struct core_ledger *ret_ledger);
+
+/* One explanation by its id; false: not there (any more). */
+bool core_explanation_find(const struct core *core, uint64_t explanation,
+                           struct core_explanation *ret_explanation);
+/* The newest first; 0 in a filter means any. Returns how many were written. */
+size_t core_explanations(const struct core *core, uint64_t device, uint64_t lease,
+                         uint64_t endpoint, struct core_explanation *ret_explanations,
+                         size_t capacity);
+
+enum core_mode core_mode_now(const struct core *core);
+bool core_hold_now(const struct core *core);
+
+/* Words for people and metrics; never NULL. */
+const char *core_account_name(enum core_account account);
+const char *core_reason_name(enum core_reason reason);
+const char *core_rung_name(enum core_rung rung);
+const char *core_health_name(enum core_health health);
+const char *core_hold_name(enum core_hold hold);
+const char *core_instance_name(enum core_instance_state state);
+const char *core_lease_state_name(enum core_lease_state state);
+const char *core_what_name(enum core_what what);
+const char *core_mode_name(enum core_mode mode);
+/* One sentence, cut at size (always ended by 0). Names objects by number. */
+void core_explanation_print(const struct core_explanation *explanation, char *text, size_t size);
+
+/* ---- proof ---------------------------------------------------------------------------------- */
+
+/* All invariants that can be seen in one state. False: the first one broken is in text. */
+bool core_check(const struct core *core, char *text, size_t size);
+/* FNV-1a over the canonical encoding of every action so far: equal on every machine. */
+uint64_t core_hash(const struct core *core);
+
+/* ---- the twin ------------------------------------------------------------------------------- */
+
+struct core_twin_request {
+    uint64_t arrival_ns; /* growing */
+    uint64_t service_ns; /* alone on a device; not read when there is a service table */
+    uint64_t latency_ns; /* what it took in the run */
+};
+
+struct core_twin {
+    const struct core_twin_request *requests;
+    size_t count;
+    uint32_t devices;           /* all of them serve */
+    uint64_t slo_ns;            /* late: latency over it */
+    uint32_t batch_max;         /* largest batch; 0 or 1: one request at a time */
+    const uint64_t *service_ns; /* [CORE_BATCH_SIZES], or NULL: each request's own */
+};
+
+struct core_twin_result {
+    uint64_t late_in_run;
+    uint64_t late_in_twin;
+    uint64_t late_by_handover; /* late in the run and not in the twin */
+};
+
+/* Replays the same arrivals, first come first served. Pure. -1: no memory, no device, no SLO, or
+ * arrivals out of order; nothing written then. */
+int core_twin_run(const struct core_twin *twin, struct core_twin_result *ret_result);
+
+#endif
