@@ -16,9 +16,9 @@ struct buffer {
     size_t capacity; /* at least what was asked for */
 };
 
-struct buffer *buffer_create(size_t capacity);      /* length 0; NULL: no memory */
-struct buffer *buffer_hold(struct buffer *buffer);  /* one more holder; returns `buffer` */
-void buffer_release(struct buffer *buffer);         /* NULL is fine; last one returns it */
-void buffer_pool_trim(void);                        /* gives the pool's idle blocks back */
+struct buffer *buffer_create(size_t capacity);     /* length 0; NULL: no memory */
+struct buffer *buffer_hold(struct buffer *buffer); /* one more holder; returns `buffer` */
+void buffer_release(struct buffer *buffer);        /* NULL is fine; last one returns it */
+void buffer_pool_trim(void);                       /* gives the pool's idle blocks back */
 
 #endif

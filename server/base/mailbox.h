@@ -12,9 +12,9 @@ struct letter {
 
 struct mailbox;
 
-struct mailbox *mailbox_create(void);           /* NULL: no memory or no descriptor */
-void mailbox_destroy(struct mailbox *mailbox);  /* NULL is fine; letters inside are not freed */
-int mailbox_fd(const struct mailbox *mailbox);  /* readable when there may be letters */
+struct mailbox *mailbox_create(void);          /* NULL: no memory or no descriptor */
+void mailbox_destroy(struct mailbox *mailbox); /* NULL is fine; letters inside are not freed */
+int mailbox_fd(const struct mailbox *mailbox); /* readable when there may be letters */
 /* Wakes the owner only when the box was empty: a burst costs one write. Never blocks. */
 void mailbox_send(struct mailbox *mailbox, struct letter *letter);
 /* All letters in the order they were sent (a list by `next`), or NULL. Clears the descriptor. */

@@ -28,9 +28,9 @@ struct option {
     enum option_kind kind;
     size_t offset; /* of the field in the struct that is filled */
     const char *unit;
-    double minimum, maximum;     /* OPTION_INT, OPTION_NUMBER */
-    const char *standard;        /* default as JSON text, or NULL: leave the field as it is */
-    const char *const *choices;  /* OPTION_CHOICE: names, NULL at the end */
+    double minimum, maximum;    /* OPTION_INT, OPTION_NUMBER */
+    const char *standard;       /* default as JSON text, or NULL: leave the field as it is */
+    const char *const *choices; /* OPTION_CHOICE: names, NULL at the end */
     bool required;
     const char *help;
 };
