@@ -31,8 +31,10 @@ struct device {
     const struct device_backend *backend;
     void *backend_data;
     struct {
-        _Atomic uint32_t serving; /* futex word: batches running now */
-        _Atomic uint32_t failed;  /* set by the backend or by an injected fault */
+        _Atomic uint32_t serving;            /* 1 while a batch runs */
+        _Atomic uint32_t training_stands;    /* training threads that wait for `serving` to fall */
+        _Atomic uint32_t training_wakes;     /* futex word: counts reasons to look again */
+        _Atomic uint32_t failed;             /* set by the backend or by an injected fault */
         _Atomic uint64_t serving_ns, slices; /* totals since start; slices: batches that stopped
                                                 training which was running */
         _Atomic uint64_t serving_since_ns;   /* start of the batch running now, 0 none */
@@ -77,6 +79,7 @@ void device_training_begin(struct device *device); /* inside a piece of work: fo
 void device_training_end(struct device *device);
 
 bool device_failed(const struct device *device);
-void device_set_failed(struct device *device, bool failed); /* injected by tests and `f` in the demo */
+void device_set_failed(struct device *device,
+                       bool failed); /* injected by tests and `f` in the demo */
 
 #endif
