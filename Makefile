@@ -130,5 +130,49 @@ check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
 
+# ---- what a fresh machine needs -----------------------------------------------------------------
+# Debian's packages: to build, to run, to test, to compare with (libgrpc++, valgrind). Only missing
+# ones are installed. Python packages are pinned in tests/requirements.txt and live in $(VENV).
+# perf_analyzer: the package of that name on PyPI is an empty placeholder; see docs/benchmarks.md.
+DEBIAN_BUILD := gcc make pkg-config libevent-dev libnghttp2-dev libprotobuf-c-dev \
+                protobuf-c-compiler libjansson-dev libsqlite3-dev libssl-dev zlib1g-dev \
+                libopenblas0-pthread libcmocka-dev python3 python3-venv
+DEBIAN_TEST  := clang clang-format g++ libgrpc++-dev protobuf-compiler protobuf-compiler-grpc valgrind
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+deps: deps-debian $(VENV)/.ready onnxruntime-link
+
+deps-debian:
+	@missing=$$(for p in $(DEBIAN_BUILD) $(DEBIAN_TEST); do \
+	    dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q '^install ok' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	    echo "Installing from Debian:" $$missing; \
+	    $(SUDO) apt-get update -q && \
+	    DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -q --no-install-recommends $$missing; \
+	fi
+
+$(VENV)/.ready: tests/requirements.txt
+	@echo "Installing $$(wc -l < $<) pinned Python packages into $(VENV)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+# ---- checks ---------------------------------------------------------------------------------------
+check-layers:
+	@tests/check-layers.sh $(foreach r,$(ROOMS),'$r=$(dir_$r):$(uses_$r)')
+
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+check-format:
+	@clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+
+# ---- install ----------------------------------------------------------------------------------------
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tidepool
+	install -m 755 $(BINARIES) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 config/*.json config/README.md $(DESTDIR)$(PREFIX)/share/tidepool
+
+.PHONY: deps deps-debian check-layers check-format format install
+
 clean:
 	rm -rf $(filter-out $(VENV),$(wildcard $(BUILD)/*))
