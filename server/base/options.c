@@ -130,10 +130,6 @@ static int text_read(const struct option *option, const json_t *value, const cha
     if (text == NULL) {
         return wrong_type(option, where, error);
     }
-    if (strlen(text) != json_string_length(value)) {
-        return error_set(error, ERROR_INVALID_ARGUMENT, "%s.%s: holds a NUL byte", where,
-                         option->name);
-    }
     copy = strdup(text);
     if (copy == NULL) {
         return error_set(error, ERROR_RESOURCE_EXHAUSTED, "%s.%s: no memory", where, option->name);
