@@ -90,10 +90,12 @@ $(call objects,$(src_rpc) $(shell find clients tests -name '*.c' 2>/dev/null) se
 
 # ---- binaries ----------------------------------------------------------------------------------
 SERVER_LIBS := $(foreach r,rpc control serve train device models core store net observe proto base,$(call lib,$(r)))
-COMMON_C := $(shell find clients/common -name '*.c' | sort)
-CLI_C    := $(shell find clients/cli -name '*.c' | sort)
-LOAD_C   := $(shell find clients/load -name '*.c' | sort)
-CLIENT_LIBS := $(call lib,proto) $(call lib,base)
+# Each client program is its folder's main.c and the library of all other client code.
+uses_clients := proto base
+dir_clients  := clients
+src_clients  := $(shell find clients -name '*.c' ! -name main.c | sort)
+$(eval $(call room_rules,clients))
+CLIENT_LIBS := $(call libs_of,clients)
 BINARIES := $(OUT)/tidepoold $(OUT)/tidepool $(OUT)/tidepool-load
 
 all: $(BINARIES)
@@ -102,9 +104,11 @@ link = @echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-grou
 
 $(OUT)/tidepoold: $(call objects,server/main.c) $(SERVER_LIBS)
 	$(link)
-$(OUT)/tidepool: $(call objects,$(CLI_C) $(COMMON_C)) $(CLIENT_LIBS)
+$(OUT)/tidepool: $(call objects,clients/cli/main.c) $(CLIENT_LIBS)
 	$(link)
-$(OUT)/tidepool-load: $(call objects,$(LOAD_C) $(COMMON_C)) $(CLIENT_LIBS)
+$(OUT)/tidepool-load: $(call objects,clients/load/main.c) $(CLIENT_LIBS)
+	$(link)
+$(OUT)/tidepool-demo: $(call objects,clients/demo/main.c) $(CLIENT_LIBS)
 	$(link)
 
 # ---- unit tests ----------------------------------------------------------------------------------
@@ -118,7 +122,6 @@ check-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
 	@set -e; for t in $$^; do echo "== $$$$t"; TEST_VENV=$$(VENV) $$$$t; done
 endef
 $(foreach r,$(ROOMS) clients,$(eval $(call unit_rules,$r)))
-uses_clients := proto base
 $(OUT)/tests/unit/%:
 	@mkdir -p $(@D)
 	@echo "  LD $@"
@@ -159,7 +162,7 @@ $(VENV)/.ready: tests/requirements.txt
 
 # ---- checks ---------------------------------------------------------------------------------------
 check-layers:
-	@tests/check-layers.sh $(foreach r,$(ROOMS),'$r=$(dir_$r):$(uses_$r)')
+	@tests/check-layers.sh $(foreach r,$(ROOMS) clients,'$r=$(dir_$r):$(uses_$r)')
 
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
