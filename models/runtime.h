@@ -24,6 +24,7 @@ struct instance_place {
 };
 
 struct model_source {
+    const char *name;   /* of the endpoint, for messages; NULL: the path stands for it */
     const char *path;   /* of the model file */
     uint32_t batch_max; /* wanted by the configuration: 0 none, UINT32_MAX as the model allows */
     /* Configured inputs and outputs (config.pbtxt), or counts 0: the model's own are taken. */

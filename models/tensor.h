@@ -61,6 +61,17 @@ struct model_signature {
     struct tensor_spec *inputs, *outputs;
 };
 
+/* Deep copy; on an error ret_copy holds nothing. fini frees what is inside and empties it. */
+int model_signature_copy(const struct model_signature *signature, struct model_signature *ret_copy,
+                         struct error *error);
+void model_signature_fini(struct model_signature *signature);
+
+/* "[2,-1,4]" for messages; cut with "…" when it does not fit. Returns `text`. */
+struct shape_text {
+    char text[160];
+};
+const char *shape_print(struct shape_text *buffer, const int64_t *dims, uint32_t rank);
+
 /* Product of dims; -1 when it overflows int64 or a dimension is negative. */
 int64_t tensor_element_count(const int64_t *dims, uint32_t rank);
 /* Checks data against shape and type: byte count, or the walk over a BYTES tensor's lengths.
