@@ -1,0 +1,164 @@
+#include "server/store/database.h"
+
+#include <string.h>
+
+#include "server/store/store.h"
+
+/* How long a writer waits for a reader from outside (the sqlite3 shell). */
+#define BUSY_TIMEOUT_MS 2000
+
+static const char schema_sql[] =
+    "CREATE TABLE jobs ("
+    " number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, request_id TEXT UNIQUE,"
+    " specification TEXT NOT NULL, state TEXT NOT NULL, ended INTEGER NOT NULL,"
+    " reason TEXT NOT NULL, submitted_wall_ns INTEGER NOT NULL,"
+    " started_wall_ns INTEGER NOT NULL, finished_wall_ns INTEGER NOT NULL,"
+    " preemptions INTEGER NOT NULL, result TEXT NOT NULL);"
+    "CREATE TABLE endpoints (name TEXT PRIMARY KEY, path TEXT NOT NULL, options TEXT NOT NULL)"
+    " WITHOUT ROWID;"
+    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE accounts (name TEXT PRIMARY KEY, time_ns INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
+    "INSERT INTO counters VALUES ('epoch', 0), ('job_number', 0);";
+
+static enum error_code code_of(int sqlite_code)
+{
+    switch (sqlite_code & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_NOMEM:
+    case SQLITE_TOOBIG:
+        return ERROR_RESOURCE_EXHAUSTED;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return ERROR_DATA_LOSS;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return ERROR_FAILED_PRECONDITION;
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_CANTOPEN:
+    case SQLITE_AUTH:
+        return ERROR_PERMISSION_DENIED;
+    case SQLITE_CONSTRAINT:
+        return ERROR_ALREADY_EXISTS;
+    default:
+        return ERROR_INTERNAL;
+    }
+}
+
+static const char *way_out(enum error_code code)
+{
+    switch (code) {
+    case ERROR_RESOURCE_EXHAUSTED:
+        return "; free some space on its disk";
+    case ERROR_DATA_LOSS:
+        return "; move it away to begin anew (its jobs and settings are then forgotten)";
+    case ERROR_FAILED_PRECONDITION:
+        return "; another program keeps it locked";
+    case ERROR_PERMISSION_DENIED:
+        return "; check who owns it, or give another --state DIR";
+    default:
+        return "";
+    }
+}
+
+int database_error(sqlite3 *database, const char *what, struct error *error)
+{
+    enum error_code code = code_of(sqlite3_extended_errcode(database));
+    const char *path = sqlite3_db_filename(database, "main");
+    return error_set(error, code, "%s in store '%s': %s%s", what, path != NULL ? path : "?",
+                     sqlite3_errmsg(database), way_out(code));
+}
+
+int database_run(sqlite3 *database, const char *sql, const char *what, struct error *error)
+{
+    if (sqlite3_exec(database, sql, NULL, NULL, NULL) != SQLITE_OK) {
+        return database_error(database, what, error);
+    }
+    return 0;
+}
+
+static int read_schema_version(sqlite3 *database, int *ret_version, struct error *error)
+{
+    int result = -ERROR_INTERNAL;
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(database, "PRAGMA user_version", -1, &statement, NULL) != SQLITE_OK ||
+        sqlite3_step(statement) != SQLITE_ROW) {
+        result = database_error(database, "read the schema's version", error);
+        goto out;
+    }
+    *ret_version = sqlite3_column_int(statement, 0);
+    result = 0;
+out:
+    sqlite3_finalize(statement);
+    return result;
+}
+
+static int create_schema(sqlite3 *database, struct error *error)
+{
+    int result = database_run(database, "BEGIN IMMEDIATE", "create the schema", error);
+    if (result < 0) {
+        return result;
+    }
+    result = database_run(database, schema_sql, "create the schema", error);
+    if (result == 0) {
+        result = database_run(database, "PRAGMA user_version = 1", "create the schema", error);
+    }
+    if (result == 0) {
+        result = database_run(database, "COMMIT", "create the schema", error);
+    }
+    if (result < 0 && sqlite3_get_autocommit(database) == 0) {
+        database_run(database, "ROLLBACK", "create the schema", NULL);
+    }
+    return result;
+}
+
+static int prepare_schema(sqlite3 *database, struct error *error)
+{
+    int version = 0;
+    int result = read_schema_version(database, &version, error);
+    if (result < 0) {
+        return result;
+    }
+    if (version == 0) {
+        return create_schema(database, error);
+    }
+    if (version > STORE_SCHEMA) {
+        return error_set(error, ERROR_FAILED_PRECONDITION,
+                         "store '%s' was written by a newer Tidepool (schema %d, this one knows "
+                         "%d): start that version, or give another --state DIR",
+                         sqlite3_db_filename(database, "main"), version, STORE_SCHEMA);
+    }
+    return 0;
+}
+
+sqlite3 *database_open(const char *path, struct error *error)
+{
+    sqlite3 *database = NULL;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    int code = sqlite3_open_v2(path, &database, flags, NULL);
+    if (code != SQLITE_OK) {
+        error_set(error, code_of(code), "open store '%s': %s%s", path,
+                  database != NULL ? sqlite3_errmsg(database) : sqlite3_errstr(code),
+                  way_out(code_of(code)));
+        goto failed;
+    }
+    sqlite3_busy_timeout(database, BUSY_TIMEOUT_MS);
+    /* A small page cache: the store holds some hundred rows. */
+    if (database_run(database,
+                     "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                     "PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;",
+                     "prepare", error) < 0 ||
+        prepare_schema(database, error) < 0) {
+        goto failed;
+    }
+    return database;
+failed:
+    sqlite3_close_v2(database);
+    return NULL;
+}
+
+void database_close(sqlite3 *database)
+{
+    sqlite3_close_v2(database);
+}

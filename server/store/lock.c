@@ -1,0 +1,77 @@
+#include "server/store/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int make_directories(const char *directory, struct error *error)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s", directory) >= (int)sizeof path) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "state directory: the path is too long");
+    }
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(path, 0755) < 0 && errno != EEXIST) {
+            return error_set_errno(error, errno, "create '%s' for state directory '%s'", path,
+                                   directory);
+        }
+        *slash = '/';
+    }
+    if (mkdir(path, 0700) < 0 && errno != EEXIST) {
+        return error_set_errno(error, errno, "create state directory '%s'", directory);
+    }
+    return 0;
+}
+
+static int refuse_locked(int fd, const char *directory, struct error *error)
+{
+    char holder[24] = "";
+    ssize_t length = pread(fd, holder, sizeof holder - 1, 0);
+    holder[length > 0 ? length : 0] = '\0';
+    long pid = strtol(holder, NULL, 10);
+    return error_set(error, ERROR_FAILED_PRECONDITION,
+                     "state directory '%s' is in use by another tidepoold (process %ld): stop it, "
+                     "or give this one another --state DIR",
+                     directory, pid);
+}
+
+int lock_take(const char *directory, struct error *error)
+{
+    int result = make_directories(directory, error);
+    int fd = -1;
+    char path[PATH_MAX + 8];
+    if (result < 0) {
+        goto out;
+    }
+    snprintf(path, sizeof path, "%s/lock", directory);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        result = error_set_errno(error, errno, "open '%s'", path);
+        goto out;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        result = errno == EWOULDBLOCK ? refuse_locked(fd, directory, error)
+                                      : error_set_errno(error, errno, "lock '%s'", path);
+        goto out;
+    }
+    char holder[24];
+    int length = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
+    /* Only a help for people: a full disk shall not keep the server from starting to say so. */
+    if (ftruncate(fd, 0) == 0 && pwrite(fd, holder, (size_t)length, 0) < 0) {
+        errno = 0;
+    }
+    result = fd;
+    fd = -1;
+out:
+    if (fd >= 0) {
+        close(fd);
+    }
+    return result;
+}

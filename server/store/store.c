@@ -1,0 +1,335 @@
+#include "server/store/store.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/base/log.h"
+#include "server/base/mailbox.h"
+#include "server/store/database.h"
+#include "server/store/lock.h"
+#include "server/store/write.h"
+
+struct store {
+    int lock_fd;    /* set by open */
+    uint64_t epoch; /* set by open */
+    bool started;   /* set by start */
+    pthread_t thread;
+    sqlite3 *database; /* the store's thread after start, else the opener's */
+    struct writer *writer;
+    struct mailbox *mailbox;
+    _Atomic bool stopping;
+};
+
+/* ---- open ----------------------------------------------------------------------------------- */
+
+static int read_number(sqlite3 *database, const char *sql, const char *text, uint64_t *ret_value,
+                       struct error *error)
+{
+    int result = 0;
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(database, sql, -1, &statement, NULL) != SQLITE_OK ||
+        (text != NULL &&
+         sqlite3_bind_text(statement, 1, text, -1, SQLITE_TRANSIENT) != SQLITE_OK)) {
+        result = database_error(database, "read", error);
+        goto out;
+    }
+    int code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) {
+        *ret_value = (uint64_t)sqlite3_column_int64(statement, 0);
+    } else if (code == SQLITE_DONE) {
+        *ret_value = 0;
+    } else {
+        result = database_error(database, "read", error);
+    }
+out:
+    sqlite3_finalize(statement);
+    return result;
+}
+
+static int count_start(struct store *store, struct error *error)
+{
+    int result =
+        database_run(store->database, "UPDATE counters SET value = value + 1 WHERE name = 'epoch'",
+                     "count this start", error);
+    if (result < 0) {
+        return result;
+    }
+    return read_number(store->database, "SELECT value FROM counters WHERE name = 'epoch'", NULL,
+                       &store->epoch, error);
+}
+
+struct store *store_open(const char *directory, struct error *error)
+{
+    struct store *store = calloc(1, sizeof *store);
+    char path[PATH_MAX + 16];
+    if (store == NULL) {
+        error_set(error, ERROR_RESOURCE_EXHAUSTED, "open store: no memory");
+        return NULL;
+    }
+    store->lock_fd = lock_take(directory, error);
+    if (store->lock_fd < 0) {
+        goto failed;
+    }
+    snprintf(path, sizeof path, "%s/tidepool.db", directory);
+    store->database = database_open(path, error);
+    if (store->database == NULL || count_start(store, error) < 0) {
+        goto failed;
+    }
+    store->mailbox = mailbox_create();
+    if (store->mailbox == NULL) {
+        error_set(error, ERROR_RESOURCE_EXHAUSTED, "open store: no memory or no descriptor");
+        goto failed;
+    }
+    store->writer = writer_create(store->database, error);
+    if (store->writer == NULL) {
+        goto failed;
+    }
+    return store;
+failed:
+    store_close(store);
+    return NULL;
+}
+
+uint64_t store_epoch(const struct store *store)
+{
+    return store->epoch;
+}
+
+/* ---- load ----------------------------------------------------------------------------------- */
+
+static const char *column_text(sqlite3_stmt *statement, int column)
+{
+    const char *text = (const char *)sqlite3_column_text(statement, column);
+    return text != NULL ? text : "";
+}
+
+static void read_job(sqlite3_stmt *statement, struct store_job *job)
+{
+    *job = (struct store_job){
+        .number = (uint64_t)sqlite3_column_int64(statement, 0),
+        .id = column_text(statement, 1),
+        .request_id = column_text(statement, 2),
+        .specification = column_text(statement, 3),
+        .state = column_text(statement, 4),
+        .ended = sqlite3_column_int(statement, 5) != 0,
+        .reason = column_text(statement, 6),
+        .submitted_wall_ns = (uint64_t)sqlite3_column_int64(statement, 7),
+        .started_wall_ns = (uint64_t)sqlite3_column_int64(statement, 8),
+        .finished_wall_ns = (uint64_t)sqlite3_column_int64(statement, 9),
+        .preemptions = (uint64_t)sqlite3_column_int64(statement, 10),
+        .result = column_text(statement, 11),
+    };
+}
+
+int store_load_jobs(struct store *store,
+                    int (*each)(void *context, const struct store_job *job, struct error *error),
+                    void *context, struct error *error)
+{
+    static const char sql[] =
+        "SELECT number, id, request_id, specification, state, ended, reason, submitted_wall_ns,"
+        " started_wall_ns, finished_wall_ns, preemptions, result FROM jobs ORDER BY number";
+    int result = 0;
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(store->database, sql, -1, &statement, NULL) != SQLITE_OK) {
+        return database_error(store->database, "read jobs", error);
+    }
+    int code;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW && result == 0) {
+        struct store_job job;
+        read_job(statement, &job);
+        result = each(context, &job, error);
+    }
+    if (result == 0 && code != SQLITE_DONE) {
+        result = database_error(store->database, "read jobs", error);
+    }
+    sqlite3_finalize(statement);
+    return result;
+}
+
+int store_load_endpoints(struct store *store,
+                         int (*each)(void *context, const struct store_endpoint *endpoint,
+                                     struct error *error),
+                         void *context, struct error *error)
+{
+    int result = 0;
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(store->database,
+                           "SELECT name, path, options FROM endpoints ORDER BY name", -1,
+                           &statement, NULL) != SQLITE_OK) {
+        return database_error(store->database, "read endpoints", error);
+    }
+    int code;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW && result == 0) {
+        struct store_endpoint endpoint = {.name = column_text(statement, 0),
+                                          .path = column_text(statement, 1),
+                                          .options = column_text(statement, 2)};
+        result = each(context, &endpoint, error);
+    }
+    if (result == 0 && code != SQLITE_DONE) {
+        result = database_error(store->database, "read endpoints", error);
+    }
+    sqlite3_finalize(statement);
+    return result;
+}
+
+int store_load_setting(struct store *store, const char *name, char **ret_value, struct error *error)
+{
+    int result = 0;
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(store->database, "SELECT value FROM settings WHERE name = ?", -1,
+                           &statement, NULL) != SQLITE_OK ||
+        sqlite3_bind_text(statement, 1, name, -1, SQLITE_TRANSIENT) != SQLITE_OK) {
+        result = database_error(store->database, "read settings", error);
+        goto out;
+    }
+    int code = sqlite3_step(statement);
+    if (code == SQLITE_DONE) {
+        *ret_value = NULL;
+    } else if (code != SQLITE_ROW) {
+        result = database_error(store->database, "read settings", error);
+    } else {
+        char *value = strdup(column_text(statement, 0));
+        if (value == NULL) {
+            result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "read settings: no memory");
+            goto out;
+        }
+        *ret_value = value;
+    }
+out:
+    sqlite3_finalize(statement);
+    return result;
+}
+
+int store_load_job_number(struct store *store, uint64_t *ret_number, struct error *error)
+{
+    return read_number(store->database, "SELECT value FROM counters WHERE name = 'job_number'",
+                       NULL, ret_number, error);
+}
+
+int store_load_account(struct store *store, const char *account, uint64_t *ret_ns,
+                       struct error *error)
+{
+    return read_number(store->database, "SELECT time_ns FROM accounts WHERE name = ?", account,
+                       ret_ns, error);
+}
+
+/* ---- write ---------------------------------------------------------------------------------- */
+
+static void *store_main(void *arg)
+{
+    struct store *store = arg;
+    struct pollfd pollfd = {.fd = mailbox_fd(store->mailbox), .events = POLLIN};
+    pthread_setname_np(pthread_self(), "store");
+    for (;;) {
+        /* Read before taking: what was sent before stopping was set is then taken below. */
+        bool stopping = atomic_load(&store->stopping);
+        struct letter *letters = mailbox_take(store->mailbox);
+        if (letters != NULL) {
+            writer_commit(store->writer, letters);
+        } else if (stopping) {
+            return NULL;
+        } else {
+            poll(&pollfd, 1, -1);
+        }
+    }
+}
+
+int store_start(struct store *store, struct error *error)
+{
+    int number = pthread_create(&store->thread, NULL, store_main, store);
+    if (number != 0) {
+        return error_set_errno(error, number, "start the store's thread");
+    }
+    store->started = true;
+    return 0;
+}
+
+static void stop_thread(struct store *store)
+{
+    struct write *wake = write_create(WRITE_NOTHING, NULL, NULL);
+    atomic_store(&store->stopping, true);
+    if (wake == NULL) {
+        log_write(LOG_ERROR, "store", "stop", "reason=\"no memory\"");
+        abort(); /* the thread cannot be woken, and closing under it would corrupt memory */
+    }
+    mailbox_send(store->mailbox, &wake->letter);
+    pthread_join(store->thread, NULL);
+}
+
+void store_close(struct store *store)
+{
+    if (store == NULL) {
+        return;
+    }
+    if (store->started) {
+        stop_thread(store);
+    }
+    if (store->mailbox != NULL) {
+        /* Queued before a start that never came. */
+        writer_drop(mailbox_take(store->mailbox));
+    }
+    writer_destroy(store->writer);
+    database_close(store->database);
+    mailbox_destroy(store->mailbox);
+    if (store->lock_fd >= 0) {
+        close(store->lock_fd);
+    }
+    free(store);
+}
+
+static int send(struct store *store, struct write *write, bool complete)
+{
+    if (write == NULL || !complete) {
+        write_destroy(write);
+        return -ERROR_RESOURCE_EXHAUSTED;
+    }
+    mailbox_send(store->mailbox, &write->letter);
+    return 0;
+}
+
+int store_put_job(struct store *store, const struct store_job *job, store_done *done, void *context)
+{
+    struct write *write = write_create(WRITE_JOB, done, context);
+    return send(store, write, write != NULL && write_copy_job(write, job));
+}
+
+int store_put_endpoint(struct store *store, const struct store_endpoint *endpoint, store_done *done,
+                       void *context)
+{
+    struct write *write = write_create(WRITE_ENDPOINT, done, context);
+    return send(store, write,
+                write != NULL && write_add_text(write, endpoint->name) &&
+                    write_add_text(write, endpoint->path) &&
+                    write_add_text(write, endpoint->options));
+}
+
+int store_remove_endpoint(struct store *store, const char *name, store_done *done, void *context)
+{
+    struct write *write = write_create(WRITE_ENDPOINT_GONE, done, context);
+    return send(store, write, write != NULL && write_add_text(write, name));
+}
+
+int store_put_setting(struct store *store, const char *name, const char *value, store_done *done,
+                      void *context)
+{
+    struct write *write = write_create(WRITE_SETTING, done, context);
+    return send(store, write,
+                write != NULL && write_add_text(write, name) && write_add_text(write, value));
+}
+
+int store_put_account(struct store *store, const char *account, uint64_t total_ns, store_done *done,
+                      void *context)
+{
+    struct write *write = write_create(WRITE_ACCOUNT, done, context);
+    bool complete = write != NULL && write_add_text(write, account);
+    if (complete) {
+        write_add_number(write, total_ns);
+    }
+    return send(store, write, complete);
+}

@@ -1,0 +1,239 @@
+#include "server/store/write.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/log.h"
+#include "server/store/database.h"
+
+/* Values are bound in order: the texts, then the numbers. */
+#define TEXT(text) #text
+#define VALUE(macro) TEXT(macro)
+static const char *const statements_sql[WRITE_KINDS] = {
+    [WRITE_JOB] =
+        "INSERT INTO jobs (id, request_id, specification, state, reason, result, number, ended,"
+        " submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions)"
+        " VALUES (?1, nullif(?2, ''), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+        " ON CONFLICT (number) DO UPDATE SET state = ?4, reason = ?5, result = ?6, ended = ?8,"
+        " started_wall_ns = ?10, finished_wall_ns = ?11, preemptions = ?12",
+    [WRITE_ENDPOINT] = "INSERT INTO endpoints (name, path, options) VALUES (?1, ?2, ?3)"
+                       " ON CONFLICT (name) DO UPDATE SET path = ?2, options = ?3",
+    [WRITE_ENDPOINT_GONE] = "DELETE FROM endpoints WHERE name = ?1",
+    [WRITE_SETTING] = "INSERT INTO settings (name, value) VALUES (?1, ?2)"
+                      " ON CONFLICT (name) DO UPDATE SET value = ?2",
+    [WRITE_ACCOUNT] = "INSERT INTO accounts (name, time_ns) VALUES (?1, ?2)"
+                      " ON CONFLICT (name) DO UPDATE SET time_ns = ?2",
+};
+static const char job_number_sql[] =
+    "UPDATE counters SET value = max(value, ?1) WHERE name = 'job_number'";
+/* What is over the bound goes, oldest first. */
+static const char forget_sql[] =
+    "DELETE FROM jobs WHERE ended AND number <= (SELECT number FROM jobs WHERE ended"
+    " ORDER BY number DESC LIMIT 1 OFFSET " VALUE(STORE_ENDED_JOBS_MAX) ")";
+
+struct writer {
+    sqlite3 *database;
+    sqlite3_stmt *statements[WRITE_KINDS];
+    sqlite3_stmt *job_number;
+    sqlite3_stmt *forget;
+};
+
+/* ---- one write ------------------------------------------------------------------------------ */
+
+struct write *write_create(enum write_kind kind, store_done *done, void *context)
+{
+    struct write *write = calloc(1, sizeof *write);
+    if (write != NULL) {
+        write->kind = kind;
+        write->done = done;
+        write->context = context;
+    }
+    return write;
+}
+
+void write_destroy(struct write *write)
+{
+    if (write == NULL) {
+        return;
+    }
+    for (int i = 0; i < write->text_count; i++) {
+        free(write->texts[i]);
+    }
+    free(write);
+}
+
+bool write_add_text(struct write *write, const char *text)
+{
+    assert(write->text_count < WRITE_TEXTS_MAX);
+    char *copy = strdup(text != NULL ? text : "");
+    if (copy == NULL) {
+        return false;
+    }
+    write->texts[write->text_count++] = copy;
+    return true;
+}
+
+void write_add_number(struct write *write, uint64_t number)
+{
+    assert(write->number_count < WRITE_NUMBERS_MAX);
+    write->numbers[write->number_count++] = (int64_t)number;
+}
+
+bool write_copy_job(struct write *write, const struct store_job *job)
+{
+    write_add_number(write, job->number);
+    write_add_number(write, job->ended ? 1 : 0);
+    write_add_number(write, job->submitted_wall_ns);
+    write_add_number(write, job->started_wall_ns);
+    write_add_number(write, job->finished_wall_ns);
+    write_add_number(write, job->preemptions);
+    return write_add_text(write, job->id) && write_add_text(write, job->request_id) &&
+           write_add_text(write, job->specification) && write_add_text(write, job->state) &&
+           write_add_text(write, job->reason) && write_add_text(write, job->result);
+}
+
+/* ---- the writer ----------------------------------------------------------------------------- */
+
+static int prepare(sqlite3 *database, const char *sql, sqlite3_stmt **ret_statement,
+                   struct error *error)
+{
+    if (sqlite3_prepare_v3(database, sql, -1, SQLITE_PREPARE_PERSISTENT, ret_statement, NULL) !=
+        SQLITE_OK) {
+        return database_error(database, "prepare", error);
+    }
+    return 0;
+}
+
+struct writer *writer_create(sqlite3 *database, struct error *error)
+{
+    struct writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL) {
+        error_set(error, ERROR_RESOURCE_EXHAUSTED, "open store: no memory");
+        return NULL;
+    }
+    writer->database = database;
+    int result = prepare(database, job_number_sql, &writer->job_number, error);
+    if (result == 0) {
+        result = prepare(database, forget_sql, &writer->forget, error);
+    }
+    for (int kind = WRITE_JOB; kind < WRITE_KINDS && result == 0; kind++) {
+        result = prepare(database, statements_sql[kind], &writer->statements[kind], error);
+    }
+    if (result < 0) {
+        writer_destroy(writer);
+        return NULL;
+    }
+    return writer;
+}
+
+void writer_destroy(struct writer *writer)
+{
+    if (writer == NULL) {
+        return;
+    }
+    for (int kind = WRITE_JOB; kind < WRITE_KINDS; kind++) {
+        sqlite3_finalize(writer->statements[kind]);
+    }
+    sqlite3_finalize(writer->job_number);
+    sqlite3_finalize(writer->forget);
+    free(writer);
+}
+
+static int step(struct writer *writer, sqlite3_stmt *statement, struct error *error)
+{
+    int result = 0;
+    if (sqlite3_step(statement) != SQLITE_DONE) {
+        result = database_error(writer->database, "write", error);
+    }
+    sqlite3_reset(statement);
+    sqlite3_clear_bindings(statement);
+    return result;
+}
+
+static int apply(struct writer *writer, const struct write *write, struct error *error)
+{
+    if (write->kind == WRITE_NOTHING) {
+        return 0;
+    }
+    sqlite3_stmt *statement = writer->statements[write->kind];
+    int code = SQLITE_OK;
+    int column = 1;
+    for (int i = 0; i < write->text_count && code == SQLITE_OK; i++) {
+        code = sqlite3_bind_text(statement, column++, write->texts[i], -1, SQLITE_STATIC);
+    }
+    for (int i = 0; i < write->number_count && code == SQLITE_OK; i++) {
+        code = sqlite3_bind_int64(statement, column++, write->numbers[i]);
+    }
+    if (code != SQLITE_OK) {
+        int result = database_error(writer->database, "write", error);
+        sqlite3_clear_bindings(statement);
+        return result;
+    }
+    int result = step(writer, statement, error);
+    if (result == 0 && write->kind == WRITE_JOB) {
+        sqlite3_bind_int64(writer->job_number, 1, write->numbers[0]);
+        result = step(writer, writer->job_number, error);
+    }
+    return result;
+}
+
+static int apply_all(struct writer *writer, const struct letter *letters, struct error *error)
+{
+    bool jobs_ended = false;
+    int result = 0;
+    for (const struct letter *letter = letters; letter != NULL && result == 0;
+         letter = letter->next) {
+        const struct write *write = (const struct write *)letter;
+        result = apply(writer, write, error);
+        jobs_ended |= write->kind == WRITE_JOB && write->numbers[1] != 0;
+    }
+    if (result == 0 && jobs_ended) {
+        result = step(writer, writer->forget, error);
+    }
+    return result;
+}
+
+static void answer(struct letter *letters, const struct error *error)
+{
+    while (letters != NULL) {
+        struct write *write = (struct write *)letters;
+        letters = letters->next;
+        if (write->done != NULL) {
+            write->done(write->context, error);
+        }
+        write_destroy(write);
+    }
+}
+
+void writer_commit(struct writer *writer, struct letter *letters)
+{
+    struct error error = {0};
+    bool only_wakes = letters->next == NULL && ((struct write *)letters)->kind == WRITE_NOTHING;
+    int result = 0;
+    if (!only_wakes) {
+        result = database_run(writer->database, "BEGIN IMMEDIATE", "write", &error);
+        if (result == 0) {
+            result = apply_all(writer, letters, &error);
+        }
+        if (result == 0) {
+            result = database_run(writer->database, "COMMIT", "write", &error);
+        }
+    }
+    if (result < 0) {
+        /* Some errors have already ended the transaction. */
+        if (sqlite3_get_autocommit(writer->database) == 0) {
+            database_run(writer->database, "ROLLBACK", "write", NULL);
+        }
+        struct log_text text;
+        log_write(LOG_ERROR, "store", "not written", "reason=%s", log_quote(&text, error.text));
+    }
+    answer(letters, result < 0 ? &error : NULL);
+}
+
+void writer_drop(struct letter *letters)
+{
+    struct error error = {0};
+    error_set(&error, ERROR_UNAVAILABLE, "the store is closed");
+    answer(letters, &error);
+}
