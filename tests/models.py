@@ -5,6 +5,7 @@
 Every builder returns (onnx model, text of config.pbtxt or None). The first dimension is the batch
 unless the text beside the builder says otherwise.
 """
+import json
 import os
 import sys
 
@@ -259,6 +260,12 @@ def write_model(directory, name, built, version=1):
     if text is not None:
         with open(os.path.join(directory, name, "config.pbtxt"), "w", encoding="utf-8") as file:
             file.write('name: "%s"\n%s' % (name, text))
+
+
+def write_json(directory, name, settings):
+    """The model's config.json, which wins over config.pbtxt."""
+    with open(os.path.join(directory, name, "config.json"), "w", encoding="utf-8") as file:
+        json.dump(settings, file)
 
 
 def write(directory, names=None):
