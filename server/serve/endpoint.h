@@ -4,8 +4,10 @@
  * Owner:   the submitter owns the request's memory; from a successful submit until `done` has been
  *          called (exactly once) it must stay valid. A refused submit calls nothing.
  * Full:    more than queue_requests_max or queue_bytes_max waiting: RESOURCE_EXHAUSTED, at once.
- * Deadline:one that cannot be met by the projected wait: DEADLINE_EXCEEDED, at once. Missing the
- *          SLO is counted, never a refusal.
+ * Deadline:one that cannot be met by the projected wait: DEADLINE_EXCEEDED, at once. One that
+ *          passes while the request waits: DEADLINE_EXCEEDED, and it never runs. Missing the SLO
+ *          is counted, never a refusal.
+ * Order:   requests of priority 1 before all others; within both by arrival.
  * Thread:  submit and cancel: any; one short lock per endpoint. */
 #ifndef TIDEPOOL_SERVE_ENDPOINT_H
 #define TIDEPOOL_SERVE_ENDPOINT_H
@@ -14,36 +16,66 @@
 #include <stdint.h>
 
 #include "models/runtime.h"
+#include "server/serve/model_config.h"
 
 struct endpoint; /* counted: endpoint_find gives a hold, endpoint_release gives it back */
 struct serve;    /* all endpoints and the serving threads of all devices */
 
+enum serve_request_state {
+    SERVE_REQUEST_NEW, /* not submitted, or answered */
+    SERVE_REQUEST_WAITING,
+    SERVE_REQUEST_RUNNING,
+    SERVE_REQUEST_CANCELLED, /* while it ran: its result is thrown away */
+};
+
 struct serve_request {
     const struct tensor *inputs; /* the signature's order; data stays valid until done */
     uint32_t rows;
-    size_t bytes; /* counted against the queue's bound */
+    size_t bytes;                     /* counted against the queue's bound */
     uint64_t arrival_ns, deadline_ns; /* clock_now_ns; deadline UINT64_MAX: none */
-    uint32_t priority;                /* 0: the endpoint's */
-    /* Serving thread (or the thread that cancels or drains). status NONE: outputs has the
-     * signature's output_count tensors, valid during the call only. */
+    uint32_t priority;                /* 1: before the others; else the endpoint's */
+    /* The submitter watches the deadline itself and cancels (gRPC calls do): no timer here. */
+    bool deadline_watched;
+    /* Serving thread (or the thread that cancels or drains), with no lock held. status NONE:
+     * outputs has the signature's output_count tensors, valid during the call only. */
     void (*done)(struct serve_request *request, enum error_code status, const char *text,
                  const struct tensor *outputs);
-    struct serve_request *next; /* the queue's */
-    struct serve_request *previous;
-    uint32_t state; /* the queue's */
-    uint32_t tries; /* devices that failed under it */
+    /* The rest is the endpoint's; zero at submit. */
+    struct serve_request *next, *previous;
+    enum serve_request_state state; /* under the endpoint's lock */
+    enum error_code cancel_reason;
+    uint32_t tries;  /* devices that failed under it */
+    uint64_t shapes; /* hash of all dimensions but the batch's; 0 where they are fixed */
     uint64_t start_ns;
+    struct serve_request **batch_mates; /* while it runs: to see whether all are cancelled */
 };
 
+/* ---- calls ------------------------------------------------------------------------------------
+ */
+
 struct endpoint *endpoint_find(struct serve *serve, const char *name, size_t name_length);
-void endpoint_release(struct endpoint *endpoint);
-const struct model_signature *endpoint_signature(const struct endpoint *endpoint);
-bool endpoint_ready(const struct endpoint *endpoint); /* an instance is ready */
+struct endpoint *endpoint_hold(struct endpoint *endpoint);
+void endpoint_release(struct endpoint *endpoint); /* NULL is fine */
 int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, struct error *error);
-/* Takes the request out of the queue if it still waits: `done` is called with CANCELLED (or
- * DEADLINE_EXCEEDED) before this returns. If it runs, its result will be thrown away by `done`'s
- * owner; if it was the batch's only one, the run is aborted where the runtime can. */
+/* Takes the request out of the queue if it still waits: `done` is called with the reason before
+ * this returns. If it runs, `done` will be called with the reason when the run ends; when all
+ * requests of its batch are cancelled, the run is aborted where the runtime can. The caller makes
+ * sure that `done` has not returned yet. */
 void endpoint_cancel(struct endpoint *endpoint, struct serve_request *request,
                      enum error_code reason);
+
+/* Wakeups of the calling thread's submits are held back from begin to end, and then done at once:
+ * a network thread that reads many requests in one pass wakes a device once. */
+void endpoint_wakes_begin(void);
+void endpoint_wakes_end(void);
+
+/* ---- what it is -------------------------------------------------------------------------------
+ */
+
+const char *endpoint_name(const struct endpoint *endpoint);
+const char *endpoint_version(const struct endpoint *endpoint); /* decimal text */
+const struct model_signature *endpoint_signature(const struct endpoint *endpoint);
+const struct model_config *endpoint_config(const struct endpoint *endpoint);
+bool endpoint_ready(const struct endpoint *endpoint); /* an instance is ready, or it is only cold */
 
 #endif
