@@ -314,9 +314,9 @@ class Server:
 
     def cli(self, *arguments, check=True, seconds=20):
         """Runs the command line against this server; returns the completed process."""
-        command = [os.path.join(BUILD, "tidepool"), "--server", "unix:" + self.socket]
-        done = subprocess.run(command + list(arguments), capture_output=True, text=True,
-                              timeout=seconds * SLOWER)
+        done = subprocess.run([os.path.join(BUILD, "tidepool"), *arguments], capture_output=True,
+                              text=True, timeout=seconds * SLOWER,
+                              env=dict(os.environ, TIDEPOOL_SERVER="unix:" + self.socket))
         if check and done.returncode != 0:
             pytest.fail("tidepool %s: exit %d\n%s%s" % (" ".join(arguments), done.returncode,
                                                         done.stdout, done.stderr))
