@@ -1,6 +1,8 @@
 /* trainer.h: in-process training: jobs, their steps and micro-batches, on the devices they hold.
  * Job:     made from a JSON specification (docs/training.md prints the table); runs on the devices
  *          that the core grants; stands still (yield) whenever a batch runs on its device.
+ * Grant:   at most one job at a time per device; after a revoke, not before `released`. A job that
+ *          finished or failed has left its devices by itself: no `released` follows for them.
  * Revoke:  a granted device is given back at once: its micro-batch returns to the job's queue; the
  *          `released` event follows when the training thread is verifiably out of the job.
  * Strict:  weights after N steps are bit-identical however devices came and went.
@@ -48,10 +50,21 @@ struct train_status {
     char checkpoint_path[512], export_path[512];
 };
 
+/* What a specification asks of the core. */
+struct train_request {
+    char name[64];
+    uint32_t devices_min, devices_max; /* "devices": "1:4" */
+    uint32_t priority;                 /* 0 to 100; higher goes first */
+};
+/* Checks the specification's text alone: no file is opened. */
+int train_request_read(const json_t *specification, struct train_request *ret_request,
+                       struct error *error);
+
 struct trainer *trainer_create(struct device_set *devices, const char *state_directory,
                                void (*notify)(void *context, const struct train_event *event),
                                void *context, struct error *error);
-void trainer_destroy(struct trainer *trainer); /* checkpoints running jobs; joins its threads */
+/* Stops its threads, writes a checkpoint of each job that is not finished, frees the jobs too. */
+void trainer_destroy(struct trainer *trainer);
 
 /* Checks the specification whole (unknown keys, shapes, files) before it returns; loading goes on
  * in the background until TRAIN_READY. */
@@ -61,7 +74,8 @@ int trainer_job_create(struct trainer *trainer, uint64_t number, const char *job
 void trainer_job_destroy(struct train_job *job); /* holds no device any more */
 void trainer_job_grant(struct train_job *job, uint32_t device);
 void trainer_job_revoke(struct train_job *job, uint32_t device);
-/* The device is lost: as revoke, but its threads may never come back. */
+/* The device is lost: as revoke, but its threads may never come back: the released event follows
+ * at once, and what such a thread still does is ignored. */
 void trainer_job_device_failed(struct train_job *job, uint32_t device);
 int trainer_job_checkpoint(struct train_job *job); /* asks for one at the end of this step */
 void trainer_job_status(const struct train_job *job, struct train_status *ret_status);
