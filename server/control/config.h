@@ -42,7 +42,7 @@ struct config {
         int64_t cpu_devices, cores_per_device, memory_mib;
     } devices;
     struct {
-        int64_t message_mib, requests_mib, streams, connections, calls;
+        int64_t message_mib, requests_mib, streams, connections, calls, ping_interval_ms;
     } limits;
     struct {
         double demand_fast_s, demand_slow_s, load_high, load_low, shrink_high, shrink_after_s,

@@ -88,6 +88,10 @@ static const struct option limits_table[] = {
      .maximum = 1 << 20, .standard = "1024", .help = "gRPC connections at once."},
     {.name = "calls", .kind = OPTION_INT, .offset = FIELD(limits.calls), .minimum = 1,
      .maximum = 1 << 24, .standard = "65536", .help = "Calls at once on the whole server."},
+    {.name = "ping_interval_ms", .kind = OPTION_INT, .offset = FIELD(limits.ping_interval_ms),
+     .unit = "ms", .minimum = 1, .maximum = 86400000, .standard = "5000",
+     .help = "Least time between two pings of a client, with or without a call open; after two "
+             "that come sooner the third ends the connection with `too_many_pings`."},
 };
 
 static const struct option planner_table[] = {
