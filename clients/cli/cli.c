@@ -1,0 +1,144 @@
+#include "clients/cli/cli.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "clients/common/address.h"
+#include "clients/common/json_message.h"
+#include "server/base/clock.h"
+
+#define CALL_TIMEOUT_S 30.0
+
+uint64_t cli_timeout_ns(const struct cli *cli)
+{
+    double seconds = cli->options.timeout_s > 0 ? cli->options.timeout_s : CALL_TIMEOUT_S;
+    return (uint64_t)(seconds * 1e9);
+}
+
+int cli_connect(struct cli *cli, struct error *error)
+{
+    if (cli->client != NULL) {
+        return 0;
+    }
+    if (cli->options.server != NULL) {
+        snprintf(cli->address, sizeof(cli->address), "%s", cli->options.server);
+    } else {
+        address_default(cli->address, sizeof(cli->address));
+    }
+    struct grpc_client_options options = {.address = cli->address, .token = cli->options.token};
+    int result = grpc_client_create(&options, &cli->client, error);
+    if (result == 0) {
+        grpc_client_set_wake_fd(cli->client, cli->signal_fd);
+    }
+    return result;
+}
+
+int cli_call(struct cli *cli, const char *method, const ProtobufCMessage *request,
+             void *ret_message, struct error *error)
+{
+    int result = cli_connect(cli, error);
+    if (result < 0) {
+        return result;
+    }
+    result = control_call(cli->client, method, request, cli_timeout_ns(cli), ret_message, error);
+    if (result == -(int)ERROR_UNIMPLEMENTED) {
+        error_set(error, ERROR_UNIMPLEMENTED,
+                  "%s does not offer the control API; its address is another one (tidepoold says "
+                  "it when it starts), --server takes it", cli->address);
+    }
+    return result;
+}
+
+enum exit_code cli_exit_code(const struct error *error)
+{
+    switch (error->code) {
+    case ERROR_NONE:
+        return EXIT_OK;
+    case ERROR_UNAVAILABLE:
+        return EXIT_CONNECT;
+    case ERROR_DEADLINE_EXCEEDED:
+        return EXIT_TIMEOUT;
+    case ERROR_INVALID_ARGUMENT:
+    case ERROR_NOT_FOUND:
+    case ERROR_ALREADY_EXISTS:
+    case ERROR_PERMISSION_DENIED:
+    case ERROR_RESOURCE_EXHAUSTED:
+    case ERROR_FAILED_PRECONDITION:
+    case ERROR_ABORTED:
+    case ERROR_OUT_OF_RANGE:
+    case ERROR_UNAUTHENTICATED:
+        return EXIT_REFUSED;
+    default:
+        return EXIT_OTHER;
+    }
+}
+
+static int fail(struct cli *cli, const char *code, const char *text, int exit_code)
+{
+    fflush(stdout);
+    fprintf(stderr, "tidepool %s: %s\n", cli->command, text);
+    if (cli->options.json && !cli->json_written) {
+        cli_write_json(cli, json_pack("{s:{s:s,s:s,s:i}}", "error", "code", code, "message", text,
+                                      "exitCode", exit_code));
+    }
+    return exit_code;
+}
+
+int cli_fail(struct cli *cli, const struct error *error)
+{
+    int number = cli_signal(cli);
+    int exit_code = number != 0 ? EXIT_SIGNAL + number : (int)cli_exit_code(error);
+    return fail(cli, error_code_name(error->code), error->text, exit_code);
+}
+
+int cli_fail_usage(struct cli *cli, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    return fail(cli, "USAGE", text, EXIT_USAGE);
+}
+
+int cli_write_json(struct cli *cli, json_t *value)
+{
+    int result = value == NULL ? -1 : json_dumpf(value, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(value);
+    cli->json_written = true;
+    return result == 0 ? EXIT_OK : EXIT_OTHER;
+}
+
+int cli_write_message(struct cli *cli, const ProtobufCMessage *message)
+{
+    return cli_write_json(cli, json_from_message(message));
+}
+
+void cli_catch_signals(struct cli *cli)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    cli->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (cli->client != NULL) {
+        grpc_client_set_wake_fd(cli->client, cli->signal_fd);
+    }
+}
+
+int cli_signal(struct cli *cli)
+{
+    static int number; /* once seen it stays: several places ask */
+    struct signalfd_siginfo info;
+    if (number == 0 && cli->signal_fd >= 0 &&
+        read(cli->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        number = (int)info.ssi_signo;
+    }
+    return number;
+}

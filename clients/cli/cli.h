@@ -1,0 +1,100 @@
+/* cli.h: what all commands of `tidepool` share: the command line that was read, the connection, and
+ * the ways to end.
+ * Commands: a table per group (commands_*.c); `run` returns the exit code.
+ * Output:   data to stdout, errors to stderr; with --json stdout always holds one valid JSON
+ *           document, also on failure: {"error": {"code", "message", "exitCode"}}.
+ * Exit:     enum exit_code, printed by `tidepool help`.
+ * Thread:   one. */
+#ifndef TIDEPOOL_CLI_CLI_H
+#define TIDEPOOL_CLI_CLI_H
+
+#include <jansson.h>
+
+#include "clients/common/arguments.h"
+#include "clients/common/control.h"
+
+enum exit_code {
+    EXIT_OK = 0,
+    EXIT_JOB = 1,         /* the job that was waited for failed or was cancelled */
+    EXIT_USAGE = 2,       /* the command line is wrong */
+    EXIT_PREEMPTED = 121, /* the job was preempted and will not go on by itself */
+    EXIT_REFUSED = 122,   /* the server refused the request */
+    EXIT_CONNECT = 123,   /* no server could be reached, or it went away */
+    EXIT_TIMEOUT = 124,
+    EXIT_OTHER = 125,     /* another failure of Tidepool */
+    EXIT_SIGNAL = 128,    /* + the signal's number: 130 after Ctrl-C */
+};
+
+/* Options; a command accepts those of its bits. */
+enum {
+    OPTION_COMMON = 1u << 0,
+    OPTION_ONCE = 1u << 1,
+    OPTION_WAIT = 1u << 2,
+    OPTION_REQUEST = 1u << 3,
+    OPTION_ACTIVE = 1u << 4,
+    OPTION_SERVE = 1u << 5,
+    OPTION_NO_WAIT = 1u << 6,
+    OPTION_REASON = 1u << 7,
+    OPTION_WHY = 1u << 8,
+    OPTION_INFER = 1u << 9,
+};
+
+struct cli_options {
+    bool json, help, once, wait, no_wait, active;
+    const char *server, *token, *request_id, *name, *reason, *output;
+    double timeout_s, slo_ms, interval_s;
+    int64_t moves;
+    struct argument_range devices;
+};
+
+struct cli {
+    const char *command;
+    struct cli_options options;
+    const char **arguments; /* positional */
+    size_t argument_count;
+    char address[256];
+    struct grpc_client *client; /* NULL until cli_connect */
+    int signal_fd;              /* -1 until cli_catch_signals */
+    bool json_written;
+};
+
+struct command {
+    const char *name, *arguments, *help;
+    unsigned arguments_min, arguments_max;
+    uint32_t options;
+    int (*run)(struct cli *cli);
+};
+
+struct command_group {
+    const char *title;
+    const struct command *commands;
+    size_t count;
+};
+extern const struct command_group commands_status, commands_jobs, commands_devices,
+    commands_endpoints;
+
+uint64_t cli_timeout_ns(const struct cli *cli); /* of one call: --timeout, else 30 s */
+int cli_connect(struct cli *cli, struct error *error);
+/* Connects if need be and calls the control API; errors as control_call. */
+int cli_call(struct cli *cli, const char *method, const ProtobufCMessage *request,
+             void *ret_message, struct error *error);
+
+/* Ends a command: says the error and returns its exit code. */
+int cli_fail(struct cli *cli, const struct error *error);
+int cli_fail_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+enum exit_code cli_exit_code(const struct error *error);
+
+/* Writes the one JSON document of the command; takes over `value`. Returns EXIT_OK or EXIT_OTHER. */
+int cli_write_json(struct cli *cli, json_t *value);
+/* cli_write_json of a message. */
+int cli_write_message(struct cli *cli, const ProtobufCMessage *message);
+
+/* SIGINT and SIGTERM end blocking calls with CANCELLED instead of the program, so that it can say
+ * what goes on without it or give the terminal back. */
+void cli_catch_signals(struct cli *cli);
+int cli_signal(struct cli *cli); /* the signal that came, 0: none */
+
+/* Waits until the job is over, showing its progress on stderr; returns the exit code. */
+int cli_wait_job(struct cli *cli, const char *job);
+
+#endif

@@ -1,0 +1,222 @@
+/* `tidepool`: the command line. Finds the command in the groups' tables, reads its options, runs it
+ * and turns the result into an exit code. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clients/cli/cli.h"
+#include "server/base/options.h"
+
+#define FIELD(member) offsetof(struct cli_options, member)
+static const struct argument options[] = {
+    {"json", ARGUMENT_FLAG, FIELD(json), OPTION_COMMON, 0, 0, NULL,
+     "one JSON document on stdout, also on failure"},
+    {"server", ARGUMENT_TEXT, FIELD(server), OPTION_COMMON, 0, 0, "ADDRESS",
+     "HOST:PORT or unix:PATH (default: TIDEPOOL_SERVER, else the local socket)"},
+    {"token", ARGUMENT_TEXT, FIELD(token), OPTION_COMMON, 0, 0, "TOKEN",
+     "bearer token for changes over TCP (default: TIDEPOOL_TOKEN)"},
+    {"timeout", ARGUMENT_NUMBER, FIELD(timeout_s), OPTION_COMMON, 0.001, 1e8, "SECONDS",
+     "give up after this time (default: 30 for a call, none for waiting on a job)"},
+    {"help", ARGUMENT_FLAG, FIELD(help), OPTION_COMMON, 0, 0, NULL, "what this command does"},
+    {"once", ARGUMENT_FLAG, FIELD(once), OPTION_ONCE, 0, 0, NULL, "one picture, then end"},
+    {"interval", ARGUMENT_NUMBER, FIELD(interval_s), OPTION_ONCE, 0.1, 3600, "SECONDS",
+     "time between pictures (default 0.5)"},
+    {"wait", ARGUMENT_FLAG, FIELD(wait), OPTION_WAIT, 0, 0, NULL,
+     "until the job is over; the exit code tells how it went"},
+    {"request-id", ARGUMENT_TEXT, FIELD(request_id), OPTION_REQUEST, 0, 0, "ID",
+     "the same id submitted again is the same job, not another one"},
+    {"active", ARGUMENT_FLAG, FIELD(active), OPTION_ACTIVE, 0, 0, NULL,
+     "only jobs that are not over"},
+    {"name", ARGUMENT_TEXT, FIELD(name), OPTION_SERVE, 0, 0, "NAME",
+     "of the endpoint (default: from the file's name)"},
+    {"slo-ms", ARGUMENT_NUMBER, FIELD(slo_ms), OPTION_SERVE, 0.001, 3.6e6, "MS",
+     "promised latency (default: the model's own configuration, else 100)"},
+    {"devices", ARGUMENT_RANGE, FIELD(devices), OPTION_SERVE, 0, 4096, "MIN:MAX",
+     "how many devices serve it (default 0 to all)"},
+    {"no-wait", ARGUMENT_FLAG, FIELD(no_wait), OPTION_NO_WAIT, 0, 0, NULL,
+     "do not wait until the endpoint is ready"},
+    {"reason", ARGUMENT_TEXT, FIELD(reason), OPTION_REASON, 0, 0, "TEXT",
+     "shown by status and why"},
+    {"moves", ARGUMENT_INT, FIELD(moves), OPTION_WHY, 1, 1000, "N",
+     "how many of the last moves (default 20)"},
+    {"output", ARGUMENT_TEXT, FIELD(output), OPTION_INFER, 0, 0, "FILE",
+     "write the result there instead of stdout"},
+};
+
+static const struct command_group *const groups[] = {&commands_status, &commands_jobs,
+                                                     &commands_endpoints, &commands_devices};
+#define GROUP_COUNT (sizeof(groups) / sizeof(groups[0]))
+
+static const struct {
+    const char *code, *meaning;
+} exit_codes[] = {
+    {"0", "success"},
+    {"1", "the job that was waited for failed or was cancelled"},
+    {"2", "the command line is wrong"},
+    {"121", "the job was preempted and will not go on by itself"},
+    {"122", "the server refused the request"},
+    {"123", "no server could be reached, or it went away"},
+    {"124", "time-out"},
+    {"125", "another failure of Tidepool"},
+    {"128+n", "ended by signal n (130: Ctrl-C, 141: the reader of the output went away)"},
+};
+
+static struct arguments arguments_of(const char *where, uint32_t accepted)
+{
+    return (struct arguments){options, sizeof(options) / sizeof(options[0]), accepted, where};
+}
+
+static const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < GROUP_COUNT; i++) {
+        for (size_t j = 0; j < groups[i]->count; j++) {
+            if (strcmp(groups[i]->commands[j].name, name) == 0) {
+                return &groups[i]->commands[j];
+            }
+        }
+    }
+    return NULL;
+}
+
+static void help_print(FILE *out)
+{
+    struct arguments common = arguments_of("tidepool", OPTION_COMMON);
+    fprintf(out, "usage: tidepool COMMAND [ARGUMENTS] [OPTIONS]\n");
+    for (size_t i = 0; i < GROUP_COUNT; i++) {
+        fprintf(out, "\n%s\n", groups[i]->title);
+        for (size_t j = 0; j < groups[i]->count; j++) {
+            const struct command *command = &groups[i]->commands[j];
+            char left[64];
+            snprintf(left, sizeof(left), "%s %s", command->name, command->arguments);
+            fprintf(out, "  %-24s %s\n", left, command->help);
+        }
+    }
+    fprintf(out, "\nOptions of every command (more: tidepool help COMMAND)\n");
+    arguments_print(&common, out);
+    fprintf(out, "\nExit codes\n");
+    for (size_t i = 0; i < sizeof(exit_codes) / sizeof(exit_codes[0]); i++) {
+        fprintf(out, "  %-6s %s\n", exit_codes[i].code, exit_codes[i].meaning);
+    }
+}
+
+static void command_help_print(const struct command *command, FILE *out)
+{
+    struct arguments own = arguments_of(command->name, OPTION_COMMON | command->options);
+    fprintf(out, "usage: tidepool %s %s [OPTIONS]\n%s\n\n", command->name, command->arguments,
+            command->help);
+    arguments_print(&own, out);
+}
+
+static int command_unknown(struct cli *cli, const char *name)
+{
+    const char *names[64];
+    size_t count = 0;
+    for (size_t i = 0; i < GROUP_COUNT; i++) {
+        for (size_t j = 0; j < groups[i]->count && count < 64; j++) {
+            names[count++] = groups[i]->commands[j].name;
+        }
+    }
+    const char *nearest = options_nearest(name, names, count);
+    cli->command = "help";
+    return nearest != NULL
+               ? cli_fail_usage(cli, "no command '%s'; do you mean '%s'?", name, nearest)
+               : cli_fail_usage(cli, "no command '%s'; 'tidepool help' lists them", name);
+}
+
+static int help_run(struct cli *cli, int argc, char **argv)
+{
+    const struct command *command = argc > 0 ? command_find(argv[0]) : NULL;
+    if (argc > 0 && command == NULL) {
+        return command_unknown(cli, argv[0]);
+    }
+    if (command != NULL) {
+        command_help_print(command, stdout);
+    } else {
+        help_print(stdout);
+    }
+    return EXIT_OK;
+}
+
+/* --json counts for the error of a command line that cannot be read, too. */
+static bool json_asked(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int command_run(struct cli *cli, const struct command *command, int argc, char **argv)
+{
+    struct error error = {0};
+    struct arguments own = arguments_of(command->name, OPTION_COMMON | command->options);
+    cli->command = command->name;
+    if (arguments_parse(&own, argc, argv, &cli->options, cli->arguments, &cli->argument_count,
+                        &error) < 0) {
+        const char *text = error.text + strlen(command->name) + 2; /* it is named already */
+        return cli_fail_usage(cli, "%s", text);
+    }
+    if (cli->options.help) {
+        command_help_print(command, stdout);
+        return EXIT_OK;
+    }
+    if (cli->argument_count < command->arguments_min ||
+        cli->argument_count > command->arguments_max) {
+        return cli_fail_usage(cli, "wants '%s', got %zu argument%s; see --help",
+                              command->arguments, cli->argument_count,
+                              cli->argument_count == 1 ? "" : "s");
+    }
+    if (cli->options.token == NULL) {
+        cli->options.token = getenv("TIDEPOOL_TOKEN");
+    }
+    return command->run(cli);
+}
+
+/* What could not be written is a failure, but a reader that went away is none of our errors. */
+static int output_finish(int exit_code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) {
+        return exit_code;
+    }
+    if (errno == EPIPE) {
+        return EXIT_SIGNAL + SIGPIPE;
+    }
+    fprintf(stderr, "tidepool: write the output: %s\n", strerror(errno));
+    return EXIT_OTHER;
+}
+
+int main(int argc, char **argv)
+{
+    struct cli cli = {.command = "help", .signal_fd = -1};
+    int exit_code;
+    if (argc < 2) {
+        help_print(stderr);
+        return EXIT_USAGE;
+    }
+    cli.options.json = json_asked(argc, argv);
+    cli.arguments = calloc((size_t)argc, sizeof(*cli.arguments));
+    if (cli.arguments == NULL) {
+        fprintf(stderr, "tidepool: no memory\n");
+        return EXIT_OTHER;
+    }
+    const struct command *command = command_find(argv[1]);
+    if (command != NULL) {
+        exit_code = command_run(&cli, command, argc - 2, argv + 2);
+    } else if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0) {
+        exit_code = help_run(&cli, argc - 2, argv + 2);
+    } else {
+        exit_code = command_unknown(&cli, argv[1]);
+    }
+    grpc_client_destroy(cli.client);
+    if (cli.signal_fd >= 0) {
+        close(cli.signal_fd);
+    }
+    free(cli.arguments);
+    return output_finish(exit_code);
+}
