@@ -34,7 +34,7 @@ def assert_good(reply):
 @pytest.fixture(scope="module")
 def pinged(stubs, tmp_path_factory):
     """The ping floor scaled down, unless the long version takes its time."""
-    limits = {} if harness.LONG else {"limits": {"ping_interval_min_ms": 200}}
+    limits = {} if harness.LONG else {"limits": {"ping_interval_ms": 200}}
     server = harness.Server(tmp_path_factory.mktemp("pinged"), ["identity_fp32", "loop"], limits)
     yield server.start()
     assert server.stop() == 0

@@ -1,0 +1,94 @@
+"""Figures: a name, the values of its rounds, their median, and how sure it is."""
+import random
+import statistics
+from typing import NamedTuple
+
+
+class Goal(NamedTuple):
+    value: float
+    better: str  # "more" or "less"
+    unit: str
+    what: str
+
+
+GOALS = {
+    "grpc_pipelined_vs_cpp": Goal(4, "more", "ratio", "requests/s against gRPC C++, 64 B, "
+                                  "4 connections × 32 streams, through queue and worker"),
+    "grpc_wire_vs_cpp": Goal(5, "more", "ratio", "the same for a call answered on the network "
+                             "thread"),
+    "grpc_single_cpu_vs_cpp": Goal(0.6, "less", "ratio", "server CPU per request against gRPC "
+                                   "C++, one call in flight"),
+    "grpc_single_p50_vs_cpp": Goal(0.9, "less", "ratio", "p50 latency against gRPC C++, one call "
+                                   "in flight"),
+    "grpc_instructions_small": Goal(30000, "less", "instructions", "whole server, per ModelInfer "
+                                    "of 64 B (callgrind)"),
+    "grpc_instructions_wire": Goal(22000, "less", "instructions", "whole server, per call answered "
+                                   "on the network thread (callgrind)"),
+    "grpc_large_cpu_vs_cpp": Goal(0.9, "less", "ratio", "server CPU per request against gRPC C++, "
+                                  "600 kB in, 4 kB out"),
+    "onnx_throughput_vs_direct_5ms": Goal(0.95, "more", "ratio", "endpoint against ONNX Runtime "
+                                          "called in a loop on the same core, 5 ms a batch"),
+    "onnx_throughput_vs_direct_200us": Goal(0.7, "more", "ratio", "the same, 200 µs a batch"),
+    "handover_yield_p50_ms": Goal(0.1, "less", "ms", "arrival of a request at a device busy "
+                                  "training to the start of its batch, median"),
+    "handover_yield_p99_ms": Goal(1, "less", "ms", "the same, 99th percentile"),
+    "handover_inside_share": Goal(0.9, "more", "share", "arrivals that came while a micro-batch "
+                                  "was being computed"),
+    "train_kept_at_30pct_load_20ms": Goal(0.9, "more", "ratio", "training rate beside 60 "
+                                          "arrivals/s that take 30 % of the device ÷ what is left "
+                                          "of the rate alone, micro-batches of 20 ms"),
+    "train_kept_at_30pct_load_100ms": Goal(0.9, "more", "ratio", "the same, micro-batches of "
+                                           "100 ms"),
+    "serve_p99_beside_training_ratio": Goal(1.1, "less", "ratio", "p99 beside training ÷ p99 "
+                                            "alone, 10 ms a batch, 30 % load"),
+    "serve_p99_beside_training_extra_ms": Goal(1, "less", "ms", "p99 beside training − p99 alone, "
+                                               "1 ms a batch, 30 % load"),
+    "train_beside_idle_endpoint_ratio": Goal(0.98, "more", "ratio", "training rate with an idle "
+                                             "resident endpoint ÷ alone"),
+    "idle_cpu_percent": Goal(1, "less", "%", "CPU of an idle server, of one core"),
+    "idle_rss_mib": Goal(64, "less", "MiB", "resident memory of an idle server, ONNX Runtime not "
+                         "loaded"),
+}
+
+
+def bootstrap(rounds, measure=statistics.median, count=2000):
+    """The 95 % interval of `measure` over the rounds, by resampling them (always the same)."""
+    if len(rounds) < 2:
+        return rounds[0], rounds[0]
+    order = random.Random(1)
+    values = sorted(measure(order.choices(rounds, k=len(rounds))) for _ in range(count))
+    return values[int(0.025 * count)], values[int(0.975 * count) - 1]
+
+
+class Figure(NamedTuple):
+    name: str
+    rounds: list
+    value: float
+    low: float
+    high: float
+    how: str  # one sentence: what a round was
+
+    @property
+    def goal(self):
+        return GOALS[self.name]
+
+    @property
+    def met(self):
+        return self.value >= self.goal.value if self.goal.better == "more" else (
+            self.value <= self.goal.value)
+
+    def as_json(self):
+        return {"name": self.name, "value": self.value, "unit": self.goal.unit,
+                "goal": self.goal.value, "better": self.goal.better, "rounds": self.rounds,
+                "low": self.low, "high": self.high, "met": self.met}
+
+
+def figure(name, rounds, how, measure=statistics.median):
+    rounds = [float(value) for value in rounds]
+    low, high = bootstrap(rounds, measure)
+    return Figure(name, rounds, measure(rounds), low, high, how)
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

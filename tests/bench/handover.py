@@ -1,0 +1,46 @@
+"""From the arrival of a request at a device that trains to the start of its batch."""
+import random
+import time
+
+import process
+import training
+from figures import figure, quantile
+from kserve import identity_request, statistics, stub
+
+
+def handover(place, rounds, quick):
+    """Sequential requests at random times; the server's own statistics tell each one's time in
+    the queue (arrival to start of the batch), and `slices` whether training was interrupted."""
+    server = place.server(["identity_fp32"])
+    server.start()
+    job = training.submit(place, server, "wide", hidden=(4096, 4096, 4096), micro_batch=64)
+    training.wait_busy(server, job)
+    calls = stub(server)
+    order = random.Random(3)
+    p50s, p99s, shares, all_ms = [], [], [], []
+    for _ in range(rounds):
+        waits, inside = [], 0
+        for _ in range(10 if quick else 80):
+            time.sleep(order.uniform(0.005, 0.045))
+            slices = server.list_devices()[0].slices
+            before = statistics(server, "identity_fp32").inference_stats.queue
+            calls.ModelInfer(identity_request(), timeout=10)
+            after = statistics(server, "identity_fp32").inference_stats.queue
+            assert after.count == before.count + 1
+            waits.append((after.ns - before.ns) / 1e6)
+            inside += server.list_devices()[0].slices - slices
+        all_ms += waits
+        p50s.append(quantile(waits, 0.5))
+        p99s.append(quantile(waits, 0.99))
+        shares.append(inside / len(waits))
+    how = "%d requests one by one at random times, queue time from ModelStatistics" % (
+        len(all_ms) // rounds)
+    print("   of all %d: p50 %.3f p90 %.3f p99 %.3f max %.3f ms" % (
+        len(all_ms), *(quantile(all_ms, q) for q in (0.5, 0.9, 0.99)), max(all_ms)))
+    return [figure("handover_yield_p50_ms", p50s, how),
+            figure("handover_yield_p99_ms", p99s, how),
+            figure("handover_inside_share", shares, "batches that stopped a micro-batch ÷ "
+                   "requests, by the device's count of slices")]
+
+
+handover.figures = ["handover_yield_p50_ms", "handover_yield_p99_ms", "handover_inside_share"]
