@@ -75,7 +75,7 @@ $(OBJ)/%.o: %.c Makefile
 	@echo "  CC $<"
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(OBJ)/gen/%.o: $(GEN)/%.c Makefile
+$(OBJ)/gen/%.o: $(GEN)/%.c Makefile | $(GEN_H)
 	@mkdir -p $(@D)
 	@echo "  CC $<"
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-error -MMD -MP -c -o $@ $<
