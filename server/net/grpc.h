@@ -83,8 +83,8 @@ struct grpc_counters {
     uint64_t connections_accepted, connections_open, connections_refused, connections_timed_out;
     uint64_t calls_started, calls_open, calls_finished_ok, calls_failed, calls_cancelled,
         calls_deadline_exceeded;
-    uint64_t messages_too_large, headers_too_large, pings_too_many, resets_too_many,
-        decode_errors, bytes_received, bytes_sent, writes, request_bytes_held, glitches_too_many;
+    uint64_t messages_too_large, headers_too_large, pings_too_many, resets_too_many, decode_errors,
+        bytes_received, bytes_sent, writes, request_bytes_held, glitches_too_many;
 };
 
 /* `threads` ≥ 1. The services and what they point to must outlive the server. */

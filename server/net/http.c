@@ -1,0 +1,211 @@
+#include "server/net/http.h"
+
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/base/log.h"
+#include "server/base/mailbox.h"
+#include "server/net/address.h"
+
+#define HEADER_BYTES_MAX 16384
+#define BODY_BYTES_MAX 4096 /* nothing here takes a body */
+#define TIMEOUT_S 10
+#define ALL_METHODS                                                                                \
+    (EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |     \
+     EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_CONNECT | EVHTTP_REQ_PATCH)
+
+struct http_listener {
+    struct http_listener *next;
+    struct evhttp *http;
+    const struct http_route *routes;
+    size_t route_count;
+    struct listening listening;
+};
+
+struct http_server {
+    struct event_base *base;
+    struct event *stop_event;
+    struct mailbox *mailbox;
+    struct letter stop_letter;
+    struct http_listener *listeners;
+    pthread_t thread;
+    bool started;
+};
+
+static const struct http_route *route_find(const struct http_listener *listener, const char *path)
+{
+    for (size_t i = 0; path != NULL && i < listener->route_count; i++) {
+        if (strcmp(listener->routes[i].path, path) == 0) {
+            return &listener->routes[i];
+        }
+    }
+    return NULL;
+}
+
+static void body_free(const void *data, size_t length, void *arg)
+{
+    (void)data;
+    (void)length;
+    free(arg);
+}
+
+static void reply_send(struct evhttp_request *request, struct http_reply *reply)
+{
+    struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+    struct evbuffer *body = evbuffer_new();
+    const char *type = reply->content_type;
+    bool whole = body != NULL;
+    if (whole && reply->body != NULL) {
+        whole = evbuffer_add_reference(body, reply->body, reply->body_length, body_free,
+                                       reply->body) == 0;
+        reply->body = whole ? NULL : reply->body; /* the buffer's now */
+    }
+    free(reply->body);
+    evhttp_add_header(headers, "Content-Type", type != NULL ? type : "text/plain; charset=utf-8");
+    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+    evhttp_send_reply(request, whole ? (reply->status != 0 ? reply->status : 200) : 500, NULL,
+                      body);
+    if (body != NULL) {
+        evbuffer_free(body);
+    }
+}
+
+static void on_request(struct evhttp_request *request, void *arg)
+{
+    const struct http_listener *listener = arg;
+    const struct evhttp_uri *uri = evhttp_request_get_evhttp_uri(request);
+    const struct http_route *route =
+        uri == NULL ? NULL : route_find(listener, evhttp_uri_get_path(uri));
+    struct http_reply reply = {0};
+    if (route == NULL) {
+        reply.status = HTTP_NOTFOUND;
+    } else if (evhttp_request_get_command(request) != EVHTTP_REQ_GET) {
+        evhttp_add_header(evhttp_request_get_output_headers(request), "Allow", "GET");
+        reply.status = HTTP_BADMETHOD;
+    } else {
+        route->handle(route->context, &reply);
+    }
+    reply_send(request, &reply);
+}
+
+static void on_stop(evutil_socket_t fd, short what, void *arg)
+{
+    struct http_server *server = arg;
+    (void)fd;
+    (void)what;
+    event_base_loopbreak(server->base);
+}
+
+struct http_server *http_server_create(struct error *error)
+{
+    struct http_server *server = calloc(1, sizeof *server);
+    if (server == NULL) {
+        goto no_memory;
+    }
+    server->base = event_base_new();
+    server->mailbox = mailbox_create();
+    if (server->base == NULL || server->mailbox == NULL) {
+        goto no_memory;
+    }
+    server->stop_event =
+        event_new(server->base, mailbox_fd(server->mailbox), EV_READ, on_stop, server);
+    if (server->stop_event == NULL || event_add(server->stop_event, NULL) < 0) {
+        goto no_memory;
+    }
+    return server;
+no_memory:
+    error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory or descriptors for the HTTP server");
+    http_server_destroy(server);
+    return NULL;
+}
+
+int http_server_listen(struct http_server *server, const char *address,
+                       const struct http_route *routes, size_t route_count, uint16_t *ret_port,
+                       struct error *error)
+{
+    if (strncmp(address, "unix:", 5) == 0) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "listen on '%s': HTTP takes host:port only",
+                         address);
+    }
+    struct listening listening = {.fd = -1};
+    int result = address_listen(address, &listening, error);
+    if (result < 0) {
+        return result;
+    }
+    struct http_listener *listener = calloc(1, sizeof *listener);
+    struct evhttp *http = evhttp_new(server->base);
+    if (listener == NULL || http == NULL || evhttp_accept_socket(http, listening.fd) < 0) {
+        free(listener);
+        if (http != NULL) {
+            evhttp_free(http);
+        }
+        address_close(&listening);
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED, "listen on '%s': no memory", address);
+    }
+    *listener = (struct http_listener){.next = server->listeners,
+                                       .http = http,
+                                       .routes = routes,
+                                       .route_count = route_count,
+                                       .listening = listening};
+    server->listeners = listener;
+    evhttp_set_max_headers_size(http, HEADER_BYTES_MAX);
+    evhttp_set_max_body_size(http, BODY_BYTES_MAX);
+    evhttp_set_timeout(http, TIMEOUT_S);
+    evhttp_set_allowed_methods(http, ALL_METHODS); /* so that we say 405 ourselves */
+    evhttp_set_gencb(http, on_request, listener);
+    if (ret_port != NULL) {
+        *ret_port = listening.port;
+    }
+    return 0;
+}
+
+static void *http_main(void *arg)
+{
+    struct http_server *server = arg;
+    pthread_setname_np(pthread_self(), "tide-http");
+    if (event_base_dispatch(server->base) < 0) {
+        log_write(LOG_ERROR, "http", "event loop ended", "listeners=all");
+    }
+    return NULL;
+}
+
+int http_server_start(struct http_server *server, struct error *error)
+{
+    int failure = pthread_create(&server->thread, NULL, http_main, server);
+    if (failure != 0) {
+        return error_set_errno(error, failure, "start the HTTP thread");
+    }
+    server->started = true;
+    return 0;
+}
+
+void http_server_destroy(struct http_server *server)
+{
+    if (server == NULL) {
+        return;
+    }
+    if (server->started) {
+        mailbox_send(server->mailbox, &server->stop_letter);
+        pthread_join(server->thread, NULL);
+    }
+    while (server->listeners != NULL) {
+        struct http_listener *listener = server->listeners;
+        server->listeners = listener->next;
+        evhttp_free(listener->http); /* closes the socket too */
+        free(listener);
+    }
+    if (server->stop_event != NULL) {
+        event_free(server->stop_event);
+    }
+    if (server->base != NULL) {
+        event_base_free(server->base);
+    }
+    mailbox_destroy(server->mailbox);
+    free(server);
+}

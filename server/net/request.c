@@ -1,0 +1,447 @@
+/* The request side of a call: its headers, its message or messages, its handler. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/clock.h"
+#include "server/net/call.h"
+#include "server/net/server.h"
+#include "server/net/timeout.h"
+
+#define PATH_BYTES_SHOWN 256
+#define HEADER_OVERHEAD 32 /* as SETTINGS_MAX_HEADER_LIST_SIZE counts */
+/* So far over the header limit not even the names are looked at any more. */
+#define HEADERS_HOPELESS 8
+/* What a decoded request may take: legal messages stay far below it. */
+#define DECODED_BYTES_FREE ((uint64_t)1 << 20)
+#define DECODED_TIMES_MAX 32
+
+static const struct grpc_limits *limits_of(const struct grpc_call *call)
+{
+    return &call->loop->server->limits;
+}
+
+static bool text_is(const char *text, size_t length, const char *literal, size_t literal_length)
+{
+    return length == literal_length && memcmp(text, literal, length) == 0;
+}
+#define TEXT_IS(text, length, literal) text_is(text, length, literal, sizeof(literal) - 1)
+
+static bool is_grpc_content(const char *value, size_t length)
+{
+    static const char type[] = "application/grpc";
+    size_t type_length = sizeof type - 1;
+    if (length < type_length || memcmp(value, type, type_length) != 0) {
+        return false;
+    }
+    const char *rest = value + type_length;
+    size_t rest_length = length - type_length;
+    return rest_length == 0 || rest[0] == ';' || TEXT_IS(rest, rest_length, "+proto") ||
+           (rest_length > 6 && memcmp(rest, "+proto;", 7) == 0);
+}
+
+static void path_take(struct grpc_call *call, const char *value, size_t length)
+{
+    const struct route *route = routes_find(&call->loop->server->routes, value, length);
+    if (route != NULL && route->service_bit & call->connection->service_mask) {
+        call->request.route = route;
+        return;
+    }
+    size_t shown = length < PATH_BYTES_SHOWN ? length : PATH_BYTES_SHOWN;
+    call->request.path = arena_copy(&call->arena, value, shown);
+}
+
+static void timeout_take(struct request *request, const char *value, size_t length)
+{
+    if (request->timeout_seen || timeout_parse(value, length, &request->timeout_ns) < 0) {
+        request->timeout_broken = true;
+    }
+    request->timeout_seen = true;
+}
+
+/* True: a header of the protocol itself, not metadata. */
+static bool protocol_header(struct grpc_call *call, const char *name, size_t name_length,
+                            const char *value, size_t value_length)
+{
+    struct request *request = &call->request;
+    if (name[0] == ':') {
+        if (TEXT_IS(name, name_length, ":path")) {
+            path_take(call, value, value_length);
+        } else if (TEXT_IS(name, name_length, ":method")) {
+            request->is_post = TEXT_IS(value, value_length, "POST");
+        }
+        return true;
+    }
+    if (TEXT_IS(name, name_length, "content-type")) {
+        request->is_grpc = is_grpc_content(value, value_length);
+    } else if (TEXT_IS(name, name_length, "grpc-timeout")) {
+        timeout_take(request, value, value_length);
+    } else if (TEXT_IS(name, name_length, "grpc-encoding")) {
+        request->encoding = compression_parse(value, value_length);
+    } else if (TEXT_IS(name, name_length, "grpc-accept-encoding")) {
+        enum compression best = compression_choose(value, value_length);
+        request->accepted = best > request->accepted ? best : request->accepted;
+    } else {
+        return TEXT_IS(name, name_length, "te");
+    }
+    return true;
+}
+
+static bool header_store(struct grpc_call *call, const char *name, size_t name_length,
+                         const char *value, size_t value_length)
+{
+    struct request *request = &call->request;
+    struct header *header = arena_allocate(&call->arena, sizeof *header);
+    char *text = arena_allocate(&call->arena, name_length + value_length + 2);
+    if (header == NULL || text == NULL) {
+        return false;
+    }
+    memcpy(text, name, name_length);
+    text[name_length] = '\0';
+    memcpy(text + name_length + 1, value, value_length);
+    text[name_length + 1 + value_length] = '\0';
+    *header = (struct header){.name = text,
+                              .name_length = name_length,
+                              .value = text + name_length + 1,
+                              .value_length = value_length};
+    if (request->headers_last == NULL) {
+        request->headers = header;
+    } else {
+        request->headers_last->next = header;
+    }
+    request->headers_last = header;
+    return true;
+}
+
+/* Over the limit nothing is stored any more, so that the answer can still say why; -1 when it is
+ * so far over that the stream is better reset. */
+int request_header(struct grpc_call *call, const char *name, size_t name_length, const char *value,
+                   size_t value_length)
+{
+    struct request *request = &call->request;
+    size_t limit = limits_of(call)->header_list_bytes_max;
+    request->header_bytes += name_length + value_length + HEADER_OVERHEAD;
+    if (request->header_bytes > limit * HEADERS_HOPELESS ||
+        (request->headers_done && request->header_bytes > limit * 2)) {
+        LOOP_COUNT(call->loop, headers_too_large, 1);
+        return -1;
+    }
+    if (request->header_bytes > limit) {
+        request->headers_over = true;
+    }
+    if (request->headers_over || request->headers_done || name_length == 0) {
+        return 0; /* request trailers mean nothing to us */
+    }
+    if (!protocol_header(call, name, name_length, value, value_length) &&
+        !header_store(call, name, name_length, value, value_length)) {
+        request->headers_over = true;
+    }
+    return 0;
+}
+
+static void headers_refuse(struct grpc_call *call)
+{
+    char text[128];
+    LOOP_COUNT(call->loop, headers_too_large, 1);
+    snprintf(text, sizeof text, "request headers of %zu bytes are over the limit of %u bytes",
+             call->request.header_bytes, limits_of(call)->header_list_bytes_max);
+    response_fail(call, ERROR_RESOURCE_EXHAUSTED, text);
+    connection_glitch(call->connection);
+}
+
+static void path_refuse(struct grpc_call *call)
+{
+    char text[PATH_BYTES_SHOWN + 64];
+    snprintf(text, sizeof text, "no method '%s' is offered here",
+             call->request.path != NULL ? call->request.path : "");
+    response_fail(call, ERROR_UNIMPLEMENTED, text);
+}
+
+void request_headers_done(struct grpc_call *call)
+{
+    struct request *request = &call->request;
+    request->headers_done = true;
+    call->headers_mark = arena_mark(&call->arena);
+    if (request->headers_over) {
+        headers_refuse(call);
+    } else if (!request->is_post) {
+        response_http(call, "405");
+    } else if (!request->is_grpc) {
+        response_http(call, "415");
+    } else if (request->timeout_broken) {
+        response_fail(call, ERROR_INTERNAL,
+                      "grpc-timeout must be once 1 to 8 digits and a unit of H, M, S, m, u, n");
+    } else if (request->route == NULL) {
+        path_refuse(call);
+    } else if (request->timeout_seen) {
+        request->deadline_ns = clock_add_ns(request->begin_ns, request->timeout_ns);
+        call_queue(call); /* arms the deadline if the message is not here by then */
+    }
+}
+
+static bool call_is_stream(const struct grpc_call *call)
+{
+    enum grpc_method_kind kind = call->request.route->method->kind;
+    return kind == GRPC_CLIENT_STREAM || kind == GRPC_BIDI_STREAM;
+}
+
+static void bytes_give_back(struct grpc_call *call, uint64_t bytes)
+{
+    call->request.held_bytes -= bytes;
+    atomic_fetch_sub_explicit(&call->loop->server->request_bytes, bytes, memory_order_relaxed);
+}
+
+/* Bodies of all calls together have a bound. */
+static bool bytes_hold(struct grpc_call *call, uint64_t bytes)
+{
+    call->request.held_bytes += bytes;
+    uint64_t before =
+        atomic_fetch_add_explicit(&call->loop->server->request_bytes, bytes, memory_order_relaxed);
+    return before + bytes <= limits_of(call)->request_bytes_max;
+}
+
+static void message_refuse(struct grpc_call *call, const struct error *error)
+{
+    if (error->code == ERROR_RESOURCE_EXHAUSTED) {
+        LOOP_COUNT(call->loop, messages_too_large, 1);
+    } else {
+        LOOP_COUNT(call->loop, decode_errors, 1);
+    }
+    response_fail(call, error->code, error->text);
+    if (call->owed) {
+        call_cancel(call);
+    }
+}
+
+/* The plain message in place of the compressed one. */
+static int message_inflate(struct grpc_call *call, struct buffer **buffer, struct error *error)
+{
+    struct buffer *plain = NULL;
+    int result = compression_inflate(call->request.encoding, (*buffer)->data, (*buffer)->length,
+                                     limits_of(call)->message_bytes_max, &plain, error);
+    if (result < 0) {
+        return result;
+    }
+    bytes_give_back(call, (*buffer)->length);
+    buffer_release(*buffer);
+    *buffer = plain;
+    if (!bytes_hold(call, plain->length)) {
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED,
+                         "the server holds too many request bytes; try again later");
+    }
+    return 0;
+}
+
+static bool message_keep(struct grpc_call *call, struct buffer *buffer, struct error *error)
+{
+    struct request *request = &call->request;
+    request->message_count++;
+    if (!call_is_stream(call)) {
+        if (request->message_count > 1) {
+            error_set(error, ERROR_INTERNAL, "a call of this method has exactly one message");
+            return false;
+        }
+        request->body = buffer;
+        return true;
+    }
+    struct incoming *incoming = malloc(sizeof *incoming);
+    if (incoming == NULL) {
+        error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory for a message");
+        return false;
+    }
+    *incoming = (struct incoming){.buffer = buffer};
+    if (request->waiting_last == NULL) {
+        request->waiting = incoming;
+    } else {
+        request->waiting_last->next = incoming;
+    }
+    request->waiting_last = incoming;
+    call_queue(call);
+    return true;
+}
+
+static int message_complete(struct grpc_call *call, struct error *error)
+{
+    bool compressed;
+    struct buffer *buffer = message_take(&call->request.reader, &compressed);
+    if (compressed && message_inflate(call, &buffer, error) < 0) {
+        buffer_release(buffer);
+        return -1;
+    }
+    if (!message_keep(call, buffer, error)) {
+        buffer_release(buffer);
+        return -1;
+    }
+    return 0;
+}
+
+/* One step through the bytes; what is announced is held before it is received. */
+static int message_step(struct grpc_call *call, const unsigned char **data, size_t *length,
+                        struct error *error)
+{
+    struct message_reader *reader = &call->request.reader;
+    bool had_buffer = reader->buffer != NULL;
+    int result = message_feed(reader, limits_of(call)->message_bytes_max, data, length, error);
+    if (result < 0) {
+        return result;
+    }
+    if (!had_buffer && reader->buffer != NULL && !bytes_hold(call, reader->length)) {
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED,
+                         "the server holds too many request bytes; try again later");
+    }
+    return result == MESSAGE_WHOLE ? message_complete(call, error) : 0;
+}
+
+void request_data(struct grpc_call *call, const unsigned char *data, size_t length)
+{
+    struct request *request = &call->request;
+    request->unconsumed += length;
+    if (request->unconsumed >= limits_of(call)->window_bytes / 4) {
+        nghttp2_session_consume_stream(call->connection->session, call->stream_id,
+                                       request->unconsumed);
+        request->unconsumed = 0;
+    }
+    while (length > 0 && !call->response.answered) {
+        struct error error;
+        if (message_step(call, &data, &length, &error) < 0) {
+            message_refuse(call, &error);
+            return;
+        }
+    }
+}
+
+void request_end(struct grpc_call *call)
+{
+    struct request *request = &call->request;
+    request->ended = true;
+    request->arrival_ns = call->loop->own.now_ns;
+    if (call->response.answered) {
+        return;
+    }
+    struct error error = {.code = ERROR_INTERNAL};
+    if (!message_is_between(&request->reader)) {
+        error_set(&error, ERROR_INTERNAL, "the request ended inside a message");
+        message_refuse(call, &error);
+    } else if (!call_is_stream(call) && request->message_count == 0) {
+        error_set(&error, ERROR_INTERNAL, "the request ended without a message");
+        message_refuse(call, &error);
+    } else {
+        call_queue(call);
+    }
+}
+
+/* False: the message does not parse, which has been answered. */
+static bool body_decode(struct grpc_call *call, const ProtobufCMessage **ret_message)
+{
+    const struct grpc_method *method = call->request.route->method;
+    const struct buffer *body = call->request.body;
+    *ret_message = NULL;
+    if (method->request == NULL) {
+        return true;
+    }
+    uint64_t decoded_max = DECODED_BYTES_FREE + body->length * DECODED_TIMES_MAX;
+    uint64_t limit = limits_of(call)->decoded_bytes_max;
+    call->arena.limit = call->arena.used + (decoded_max < limit ? decoded_max : limit);
+    *ret_message = protobuf_c_message_unpack(method->request, &call->arena.allocator, body->length,
+                                             body->data);
+    if (*ret_message != NULL) {
+        return true;
+    }
+    struct error error;
+    if (call->arena.exhausted) {
+        error_set(&error, ERROR_RESOURCE_EXHAUSTED,
+                  "request of %zu bytes takes more than %zu bytes of memory when decoded",
+                  body->length, call->arena.limit);
+    } else {
+        error_set(&error, ERROR_INTERNAL, "request does not parse as a %s", method->request->name);
+    }
+    message_refuse(call, &error);
+    return false;
+}
+
+static void handler_run(struct grpc_call *call)
+{
+    const struct route *route = call->request.route;
+    const ProtobufCMessage *message = NULL;
+    if (call->request.body != NULL && !body_decode(call, &message)) {
+        return;
+    }
+    if (!call->owed) {
+        call->owed = true;
+        call->loop->own.calls_owed++;
+    }
+    route->method->handle(call, message, route->service->context);
+}
+
+static bool stream_goes_on(const struct grpc_call *call)
+{
+    return !atomic_load(&call->finished) && !call->response.answered;
+}
+
+/* Hands the messages that wait to the handler, then the half-close. */
+static void stream_run(struct grpc_call *call)
+{
+    struct request *request = &call->request;
+    while (request->waiting != NULL && stream_goes_on(call)) {
+        struct incoming *incoming = request->waiting;
+        request->waiting = incoming->next;
+        if (request->waiting == NULL) {
+            request->waiting_last = NULL;
+        }
+        request->body = incoming->buffer;
+        free(incoming);
+        arena_reset(&call->arena, &call->headers_mark);
+        handler_run(call);
+        bytes_give_back(call, request->body->length);
+        buffer_release(request->body);
+        request->body = NULL;
+    }
+    if (request->ended && !request->half_closed && stream_goes_on(call)) {
+        request->half_closed = true;
+        handler_run(call);
+    }
+}
+
+static void request_deliver(struct grpc_call *call)
+{
+    struct request *request = &call->request;
+    if (request->deadline_ns != UINT64_MAX && request->deadline_ns <= clock_now_ns()) {
+        response_fail(call, ERROR_DEADLINE_EXCEEDED, "the call's deadline passed");
+        call_cancel(call);
+        return;
+    }
+    if (call_is_stream(call)) {
+        stream_run(call);
+    } else if (request->ended && !call->owed && !atomic_load(&call->finished)) {
+        handler_run(call);
+    }
+    if (call->drained && call->on_drained != NULL && stream_goes_on(call)) {
+        call->drained = false;
+        call->on_drained(call->on_drained_arg);
+    }
+    if (stream_goes_on(call)) {
+        call_deadline_arm(call);
+    }
+}
+
+void request_run(struct grpc_call *call)
+{
+    if (call->connection != NULL && !call->response.answered) {
+        request_deliver(call);
+    }
+    call_release(call);
+}
+
+void request_fini(struct grpc_call *call)
+{
+    struct request *request = &call->request;
+    while (request->waiting != NULL) {
+        struct incoming *incoming = request->waiting;
+        request->waiting = incoming->next;
+        buffer_release(incoming->buffer);
+        free(incoming);
+    }
+    buffer_release(request->body);
+    message_reader_fini(&request->reader);
+    bytes_give_back(call, request->held_bytes);
+}

@@ -1,0 +1,73 @@
+#include "server/net/status_text.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool is_continuation(unsigned char byte)
+{
+    return (byte & 0xC0) == 0x80;
+}
+
+/* Length of the UTF-8 character at `text`, or 0 when it is not one (overlong forms, surrogates
+ * and values above U+10FFFF are none). */
+static size_t character_length(const unsigned char *text, size_t left)
+{
+    if (text[0] < 0x80) {
+        return 1;
+    }
+    if (text[0] < 0xC2 || text[0] > 0xF4) {
+        return 0;
+    }
+    size_t length = text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : 4;
+    if (left < length) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if (!is_continuation(text[i])) {
+            return 0;
+        }
+    }
+    bool overlong = (text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xF0 && text[1] < 0x90);
+    bool surrogate = text[0] == 0xED && text[1] > 0x9F;
+    bool beyond = text[0] == 0xF4 && text[1] > 0x8F;
+    return overlong || surrogate || beyond ? 0 : length;
+}
+
+static size_t escape_byte(unsigned char byte, char *out)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (byte >= 0x20 && byte <= 0x7E && byte != '%') {
+        out[0] = (char)byte;
+        return 1;
+    }
+    out[0] = '%';
+    out[1] = digits[byte >> 4];
+    out[2] = digits[byte & 15];
+    return 3;
+}
+
+size_t status_text_encode(const char *text, char out[STATUS_TEXT_ENCODED_MAX])
+{
+    static const char replacement[] = "%EF%BF%BD"; /* U+FFFD */
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t left = strlen(text);
+    size_t taken = 0, written = 0;
+    while (left > 0) {
+        size_t length = character_length(bytes, left);
+        size_t step = length == 0 ? 1 : length;
+        if (taken + step > STATUS_TEXT_BYTES_MAX) {
+            break;
+        }
+        if (length == 0) {
+            memcpy(out + written, replacement, sizeof replacement - 1);
+            written += sizeof replacement - 1;
+        }
+        for (size_t i = 0; i < length; i++) {
+            written += escape_byte(bytes[i], out + written);
+        }
+        bytes += step;
+        left -= step;
+        taken += step;
+    }
+    return written;
+}
