@@ -133,6 +133,32 @@ check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
 
+# ---- end to end, benchmarks ---------------------------------------------------------------------
+# check-e2e [VARIANT=asan|tsan] [PYTEST=arguments]: real clients against the real server.
+e2e = TIDEPOOL_BUILD=$(abspath $(OUT)) TIDEPOOL_VARIANT=$(VARIANT) $(VENV)/bin/python -m pytest tests/e2e
+check-e2e: all
+	$(e2e) $(PYTEST)
+
+# Hours rather than minutes: every case at its full size, on all builds.
+test-long:
+	for variant in release asan tsan; do \
+	    TIDEPOOL_LONG=1 $(MAKE) check-e2e VARIANT=$$variant || exit 1; done
+
+# bench [ONLY="name …"] [BENCH=arguments]: figures into docs/benchmarks.md and build/bench.json.
+BENCH_TOOLS := $(OUT)/tests/bench/onnx_direct $(OUT)/tests/bench/closed
+bench: all $(BENCH_TOOLS)
+	TIDEPOOL_BUILD=$(abspath $(OUT)) $(VENV)/bin/python tests/bench/run.py \
+	    --out $(BUILD)/bench.json $(if $(ONLY),--only $(ONLY)) $(BENCH)
+
+$(OUT)/tests/bench/onnx_direct: $(call objects,tests/bench/onnx_direct.c) $(call libs_of,models)
+	@mkdir -p $(@D)
+	$(link)
+$(OUT)/tests/bench/closed: $(call objects,tests/bench/closed.c) $(CLIENT_LIBS)
+	@mkdir -p $(@D)
+	$(link)
+
+.PHONY: check-e2e test-long bench
+
 # ---- what a fresh machine needs -----------------------------------------------------------------
 # Debian's packages: to build, to run, to test, to compare with (libgrpc++, valgrind). Only missing
 # ones are installed. Python packages are pinned in tests/requirements.txt and live in $(VENV).
