@@ -14,7 +14,7 @@ GEN := $(BUILD)/gen
 
 # ---- compiler -------------------------------------------------------------------------------
 # Flags that decide what the core computes (no contraction, no fast math) hold everywhere.
-PKGS     := libevent libevent_pthreads libnghttp2 libprotobuf-c jansson sqlite3 zlib
+PKGS     := libevent libevent_pthreads libnghttp2 libprotobuf-c jansson sqlite3 zlib libcrypto
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
             -Wwrite-strings -Wundef -Wvla -Wno-missing-field-initializers
 CPPFLAGS += -D_GNU_SOURCE -I. -I$(GEN) $(PKG_CFLAGS)
@@ -119,7 +119,8 @@ tests_$(1)   := $$(shell find tests/unit/$(1) -name 'test_*.c' 2>/dev/null | sor
 helpers_$(1) := $$(shell find tests/unit/$(1) -name '*.c' ! -name 'test_*.c' 2>/dev/null | sort)
 $$(foreach t,$$(tests_$(1)),$$(eval $$(OUT)/$$(t:.c=): $$(call objects,$$(t) $$(helpers_$(1))) $$(call libs_of,$(1))))
 check-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
-	@set -e; for t in $$^; do echo "== $$$$t"; TEST_VENV=$$(VENV) $$$$t; done
+	@set -e; for t in $$^; do echo "== $$$$t"; \
+	    TEST_VENV=$$(VENV) TEST_MODELS=$$(BUILD)/test-models $$$$t; done
 endef
 $(foreach r,$(ROOMS) clients,$(eval $(call unit_rules,$r)))
 $(OUT)/tests/unit/%:
@@ -185,6 +186,23 @@ $(VENV)/.ready: tests/requirements.txt
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
+
+# The server looks for ONNX Runtime beside its binary: the wheel's library serves every variant.
+onnxruntime-link: | $(VENV)/.ready
+	@library=$$(ls $(abspath $(VENV))/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.* \
+	    | head -n 1); test -n "$$library"; \
+	for out in $(BUILD) $(BUILD)/asan $(BUILD)/tsan; do \
+	    mkdir -p $$out/onnxruntime && ln -sfn "$$library" $$out/onnxruntime/libonnxruntime.so; done
+
+# Small ONNX models for unit and end-to-end tests.
+test-models: $(BUILD)/test-models/.ready
+$(BUILD)/test-models/.ready: tests/models.py tests/unit/models/more_models.py
+	@$(VENV)/bin/python tests/models.py $(@D)
+	@$(VENV)/bin/python tests/unit/models/more_models.py $(@D)
+	@touch $@
+$(tests_models:%.c=$(OUT)/%) $(tests_serve:%.c=$(OUT)/%): | $(BUILD)/test-models/.ready
+
+.PHONY: onnxruntime-link test-models
 
 # ---- checks ---------------------------------------------------------------------------------------
 check-layers:
