@@ -10,7 +10,10 @@
 #ifndef TIDEPOOL_SERVE_STATISTICS_H
 #define TIDEPOOL_SERVE_STATISTICS_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "server/observe/recorder.h"
 
 struct endpoint;
 
@@ -69,6 +72,11 @@ void endpoint_statistics(struct endpoint *endpoint, struct endpoint_statistics *
 /* The executed batch sizes in rising order; returns their number (at most `capacity` written). */
 uint32_t endpoint_batches(struct endpoint *endpoint, struct batch_statistics *ret_batches,
                           uint32_t capacity);
+/* For the twin run: moves out arrival and latency of requests answered well since the last call,
+ * shard by shard, each shard in the order of its answers; returns how many. One reader (control);
+ * each shard's recorder is made at its first answer and drops what the reader is too late for. */
+size_t endpoint_take_answered(struct endpoint *endpoint, struct recorded_request *ret_requests,
+                              size_t capacity);
 /* A request that was refused before it could be submitted: validation counts here. */
 void endpoint_count_invalid(struct endpoint *endpoint);
 
