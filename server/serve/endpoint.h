@@ -47,7 +47,7 @@ struct serve_request {
     uint32_t tries;  /* devices that failed under it */
     uint64_t shapes; /* hash of all dimensions but the batch's; 0 where they are fixed */
     uint64_t start_ns;
-    struct serve_request **batch_mates; /* while it runs: to see whether all are cancelled */
+    struct serve_batch *batch; /* while it runs */
 };
 
 /* ---- calls ------------------------------------------------------------------------------------
