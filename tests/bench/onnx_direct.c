@@ -11,6 +11,7 @@
 #include "models/onnx/api.h"
 #include "models/runtime.h"
 #include "server/base/clock.h"
+#include "server/base/log.h"
 
 struct direct {
     const struct onnx_api *api;
@@ -103,6 +104,7 @@ int main(int argc, char **argv)
     if (argc == 7) {
         pin(atoi(argv[6]));
     }
+    log_open(2, LOG_WARN, false);
     if (onnx_open(&error) < 0) {
         fprintf(stderr, "onnx_direct: %s\n", error.text);
         return 1;

@@ -74,8 +74,7 @@ def kept(place, rounds, quick):
         values = []
         for _ in range(rounds):
             alone = process.rate_of(lambda: micro_batches(server, job), seconds)
-            with load.steady(server, "five_ms", 512, rate=60, seconds=seconds + 1) as running:
-                running.wait_started()
+            with load.steady(server, "five_ms", rate=60, seconds=seconds + 1):
                 serving = server.metrics().sum("nv_inference_compute_infer_duration_us",
                                                model="five_ms")
                 beside = process.rate_of(lambda: micro_batches(server, job), seconds)

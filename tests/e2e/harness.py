@@ -63,17 +63,18 @@ def onnxruntime_library():
 def compile_protos(folder):
     """Compiles the control API and health; the inference messages come from the stock client."""
     proto = os.path.join(ROOT, "proto")
-    files = [os.path.join(proto, "tidepool/v1/control.proto")]
-    files += glob.glob(os.path.join(proto, "**", "health.proto"), recursive=True)
-    arguments = ["", "-I" + proto, "--python_out=" + folder, "--grpc_python_out=" + folder]
-    if protoc.main(arguments + files) != 0:
-        raise RuntimeError("protoc refused " + " ".join(files))
     sys.path.insert(0, folder)
-    names = [os.path.relpath(f, proto)[:-len(".proto")].replace("/", ".") for f in files]
-    control = importlib.import_module(names[0] + "_pb2")
-    control_rpc = importlib.import_module(names[0] + "_pb2_grpc")
-    health = importlib.import_module(names[1] + "_pb2")
-    health_rpc = importlib.import_module(names[1] + "_pb2_grpc")
+
+    def compiled(root, name):
+        if protoc.main(["", "-I" + root, "--python_out=" + folder, "--grpc_python_out=" + folder,
+                        os.path.join(root, name + ".proto")]) != 0:
+            raise RuntimeError("protoc refused %s.proto" % name)
+        module = name.replace("/", ".")
+        return (importlib.import_module(module + "_pb2"),
+                importlib.import_module(module + "_pb2_grpc"))
+    control, control_rpc = compiled(proto, "tidepool/v1/control")
+    # From its own folder: a Python package `grpc.health` would hide behind the library's `grpc`.
+    health, health_rpc = compiled(os.path.join(proto, "grpc/health/v1"), "health")
     return control, control_rpc, health, health_rpc
 
 

@@ -1,0 +1,77 @@
+"""The two clients of the benchmarks: tests/bench/closed (saturating) and tidepool-load (open loop,
+latency from the intended time of sending)."""
+import contextlib
+import json
+import os
+import subprocess
+
+import numpy as np
+
+import harness
+import process
+from kserve import array_request
+
+
+def body_file(server, model, rows, width):
+    """An encoded ModelInferRequest of rows × width FP32."""
+    array = (np.arange(rows * width, dtype=np.float32) % 17 / 17).reshape(rows, width)
+    path = os.path.join(server.directory, "%s-%d.body" % (model, rows))
+    with open(path, "wb") as file:
+        file.write(array_request(model, array).SerializeToString())
+    return path
+
+
+class Closed:
+    """tests/bench/closed, kept running between rounds."""
+
+    def __init__(self, server, model, rows, width, in_flight, core):
+        self.process = subprocess.Popen(
+            [os.path.join(harness.BUILD, "tests/bench/closed"), server.address,
+             body_file(server, model, rows, width), str(in_flight)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, preexec_fn=process.pinned(core))
+
+    def run(self, seconds):
+        """Requests per second; none may fail."""
+        self.process.stdin.write("%g\n" % seconds)
+        self.process.stdin.flush()
+        done, failed, wall_ns = (int(x) for x in self.process.stdout.readline().split())
+        if failed:
+            raise RuntimeError("%d requests failed: %s" % (failed, self.process.stdout.readline()))
+        return done / (wall_ns / 1e9)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def command(server, model, rate, seconds, kind, seed):
+    return [os.path.join(harness.BUILD, "tidepool-load"), "--address", server.address, "--model",
+            model, "--steps", "%g:%g" % (rate, seconds), "--arrivals", kind, "--seed", str(seed),
+            "--json"]
+
+
+def play(server, model, rate, seconds, kind="poisson", seed=1):
+    """The report of one open-loop run; none may fail."""
+    done = subprocess.run(command(server, model, rate, seconds, kind, seed), capture_output=True,
+                          text=True, timeout=seconds + 60,
+                          preexec_fn=process.pinned(process.CLIENT_CORE))
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout + done.stderr)
+    report = json.loads(done.stdout)
+    assert report["requests_failed"] == 0, report
+    return report
+
+
+@contextlib.contextmanager
+def steady(server, model, rate, seconds, kind="poisson", seed=1):
+    """The same beside what the caller does; entered when the first answers have come."""
+    before = server.metrics().sum("nv_inference_request_success", model=model)
+    running = subprocess.Popen(command(server, model, rate, seconds, kind, seed),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               preexec_fn=process.pinned(process.CLIENT_CORE))
+    harness.wait_until(lambda: server.metrics().sum(
+        "nv_inference_request_success", model=model) > before + 3, 20, "the load runs")
+    yield
+    out, err = running.communicate(timeout=seconds + 60)
+    if running.returncode != 0 or json.loads(out)["requests_failed"] != 0:
+        raise RuntimeError(out + err)

@@ -1,0 +1,80 @@
+"""Throughput of an endpoint against ONNX Runtime itself, and its tail beside training."""
+import os
+
+import load
+import models
+import process
+import training
+from figures import figure
+
+
+def onnx_throughput(place, rounds, quick):
+    """Server and direct loop each have the same core; the client has the other one. A request
+    carries a whole batch, so both sides run the same batch size."""
+    found = []
+    for name, milliseconds, width in (("5ms", 5, 512), ("200us", 0.2, 256)):
+        batch = 8
+        layers = process.dense_for(place.path("probe"), process.SERVER_CORE, batch, milliseconds,
+                                   width)
+        server = place.server([])
+        models.write_model(server.repository, "dense", models.dense(width, layers, batch))
+        server.start(preexec=process.pinned(process.SERVER_CORE))
+        direct = process.Direct(os.path.join(server.repository, "dense/1/model.onnx"), width, batch,
+                                process.SERVER_CORE)
+        client = load.Closed(server, "dense", batch, width, 4, process.CLIENT_CORE)
+        seconds = 0.2 if quick else 1.0
+        client.run(0.2)
+        direct.run(0.2)
+        values, used = [], []
+        for index in range(rounds):
+            if index % 2 == 0:
+                rate, own = direct.run(seconds)
+                ours = client.run(seconds)
+            else:
+                ours = client.run(seconds)
+                rate, own = direct.run(seconds)
+            values.append(ours / rate)
+            used.append(1e3 / rate)
+        stats = process.kserve.statistics(server, "dense")
+        assert process.kserve.batches(stats).get(batch, 0) > 0.99 * stats.execution_count
+        client.close()
+        direct.close()
+        place.stop(server)
+        found.append(figure("onnx_throughput_vs_direct_" + name, values,
+                            "%g s each in turn, batches of %d rows of %.2f ms; 4 requests in "
+                            "flight" % (seconds, batch, sorted(used)[len(used) // 2])))
+    return found
+
+
+onnx_throughput.figures = ["onnx_throughput_vs_direct_5ms", "onnx_throughput_vs_direct_200us"]
+
+
+def tail(place, rounds, quick):
+    """The same arrivals with and without a job on the device; 30 % load."""
+    found = []
+    for name, milliseconds in (("ratio", 10), ("extra_ms", 1)):
+        width = 512
+        layers = process.dense_for(place.path("probe"), process.SERVER_CORE, 1, milliseconds, width)
+        server = place.server([])
+        models.write_model(server.repository, "dense", models.dense(width, layers, 1))
+        models.write_json(server.repository, "dense", {"max_batch": 1})
+        server.start()
+        job = training.submit(place, server, "beside", hidden=(1024, 1024), micro_batch=64)
+        training.wait_busy(server, job)
+        rate, seconds = 300 / milliseconds, 1 if quick else 4
+        values = []
+        for index in range(rounds):
+            p99 = {}
+            for beside in ((True, False) if index % 2 == 0 else (False, True)):
+                server.cli("resume" if beside else "pause", job.id)
+                training.jobs.wait_state(server, job.id, "RUNNING" if beside else "PAUSED", 30)
+                p99[beside] = load.play(server, "dense", rate, seconds, seed=index)["p99_ms"]
+            values.append(p99[True] / p99[False] if name == "ratio" else p99[True] - p99[False])
+        place.stop(server)
+        found.append(figure("serve_p99_beside_training_" + name, values,
+                            "the same %g s of Poisson arrivals at %g/s with and without training "
+                            "in each round" % (seconds, rate)))
+    return found
+
+
+tail.figures = ["serve_p99_beside_training_ratio", "serve_p99_beside_training_extra_ms"]
