@@ -8,8 +8,8 @@
 #include "server/base/options.h"
 #include "server/control/config_table.h"
 
-static const char *const service_names[] = {"inference", "health", "control", "http", "metrics",
-                                            NULL};
+static const char *const service_names[] = {"inference", "health",  "control",
+                                            "http",      "metrics", NULL};
 
 static const struct {
     const char *address;
@@ -237,7 +237,8 @@ int config_override(struct config *config, const char *model_repository, const c
     return result < 0 ? result : text_replace(&config->state, state, error);
 }
 
-/* ---- what is left open ------------------------------------------------------------------------ */
+/* ---- what is left open ------------------------------------------------------------------------
+ */
 
 #define SYSTEM_STATE "/var/lib/tidepool"
 #define SYSTEM_SOCKET "unix:/run/tidepool/tidepool.sock"
@@ -280,7 +281,8 @@ int config_complete(struct config *config, struct error *error)
     return listener_add(config, address, CONFIG_SERVICES_GRPC, error);
 }
 
-/* ---- reload ----------------------------------------------------------------------------------- */
+/* ---- reload -----------------------------------------------------------------------------------
+ */
 
 static void name_append(char *text, size_t size, const char *name)
 {
