@@ -108,6 +108,7 @@ class Server:
         self.socket = os.path.join(self.directory, "control.sock")
         self.log_path = os.path.join(self.directory, "server.log")
         self.arguments = list(arguments)
+        self.wrapper = []  # a command that ends by exec'ing its arguments
         self.process = None
         self.channels = []
         os.makedirs(self.state, exist_ok=True)
@@ -142,7 +143,8 @@ class Server:
     def spawn(self, preexec=None):
         environment = dict(os.environ, **sanitizer_environment(self.directory))
         environment.setdefault("TIDEPOOL_ONNXRUNTIME", onnxruntime_library())
-        command = [os.path.join(BUILD, "tidepoold"), "--config", self.write_config()]
+        command = self.wrapper + [os.path.join(BUILD, "tidepoold"), "--config",
+                                  self.write_config()]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(command + self.arguments, stdout=log, stderr=log,
                                             env=environment, preexec_fn=preexec)
