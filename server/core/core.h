@@ -158,11 +158,11 @@ struct core_config {
     uint64_t danger_hold_ns;       /* 2 s: how long one endangered SLO counts as demand */
     uint64_t utilisation_ns;       /* 500 ms: window of a device's serving share */
     uint64_t sample_stale_ns;      /* 1 s: a device without a sample for so long is idle */
-    uint64_t quiet_ns;             /* 200 ms without serving end a burst (explanations) */
+    uint64_t quiet_ns;             /* 100 ms without serving end a burst (explanations) */
     uint32_t shrink_high_permille; /* 850: serving share from which yielding leaves training
                                     * next to nothing ... */
     uint64_t shrink_after_ns;      /* 3 s: ... for so long: the lease gives up the device */
-    uint32_t shrink_low_permille;  /* 500: a share under this ... */
+    uint32_t shrink_low_permille;  /* 700: a share under this ... */
     uint64_t cool_down_ns;         /* 3 s: ... for so long lets training have it again */
     uint64_t hold_min_ns;          /* 1 s: least time between a device's moves; more when
                                     * 2 x the measured hand-over takes longer */

@@ -1,0 +1,325 @@
+/* hold.c: who has the device: the state machine between a grant and the verified release. The only
+ * place that changes a device's hold and its lease. */
+#include "server/core/state.h"
+
+#define TO(hold) (1u << CORE_HOLD_##hold)
+
+/* Straight from NONE to HELD: only what a restart finds again. To NONE from anywhere: the device
+ * itself is lost or quarantined. */
+static const uint32_t hold_next[] = {
+    [CORE_HOLD_NONE] = TO(GRANTING) | TO(HELD) | TO(VERIFYING),
+    [CORE_HOLD_GRANTING] = TO(HELD) | TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_HELD] = TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_REVOKING] = TO(KILLING) | TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_KILLING] = TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_VERIFYING] = TO(NONE),
+};
+
+static uint32_t *lease_counter(struct lease *lease, enum core_hold hold)
+{
+    return hold == CORE_HOLD_GRANTING || hold == CORE_HOLD_HELD ? &lease->held : &lease->leaving;
+}
+
+static void hold_move(struct core *core, struct device *device, enum core_hold next,
+                      struct lease *lease)
+{
+    assert(hold_next[device->hold] & (1u << next));
+    core_ledger_update(core, device); /* the time until now belongs to the old state */
+    if (device->lease != NULL) {
+        (*lease_counter(device->lease, device->hold))--;
+    }
+    device->hold = next;
+    device->lease = next == CORE_HOLD_NONE ? NULL : lease;
+    if (device->lease != NULL) {
+        (*lease_counter(device->lease, next))++;
+    }
+    device->action = 0;
+    device->deadline_ns = 0;
+    device->advice = 0;
+    core->dirty = true;
+    core_ledger_update(core, device);
+}
+
+void core_device_promise(struct device *device, struct lease *lease)
+{
+    if (device->promised != NULL) {
+        device->promised->promised--;
+    }
+    device->promised = lease;
+    if (lease != NULL) {
+        lease->promised++;
+    }
+}
+
+void core_device_grant(struct core *core, struct device *device, struct lease *lease,
+                       enum core_reason reason)
+{
+    core_device_promise(device, NULL);
+    core_device_unkeep(core, device);
+    device->generation = ++core->generation;
+    lease->generation = device->generation;
+    if (lease->run == 0) {
+        lease->run = device->generation;
+    }
+    device->granted_ns = 0;
+    device->rung = CORE_RUNG_NONE;
+    hold_move(core, device, CORE_HOLD_GRANTING, lease);
+    struct core_action *action = core_emit(core, CORE_ACTION_GRANT);
+    action->grant.lease = lease->spec.lease;
+    action->grant.device = device->id;
+    action->grant.token.store_epoch = core->config.store_epoch;
+    action->grant.token.generation = device->generation;
+    action->grant.token.secret =
+        core_secret(core->config.seed, core->config.store_epoch, device->generation);
+    action->grant.run = lease->run;
+    action->grant.yield = lease->spec.in_process;
+    action->grant.reason = reason;
+    device->action = action->id;
+    device->deadline_ns = core_add_u64(core->now_ns, core->config.action_timeout_ns);
+}
+
+static uint64_t revoke_deadline(const struct core *core, const struct device *device,
+                                enum core_rung rung)
+{
+    uint64_t span =
+        rung == CORE_RUNG_NOTICE ? core->config.notice_ns : core->config.shrink_deadline_ns;
+    uint64_t deadline = core_add_u64(core->now_ns, span);
+    if (device->reclaim_by_ns != 0 && device->reclaim_by_ns < deadline) {
+        deadline = device->reclaim_by_ns;
+    }
+    return deadline > core->now_ns ? deadline : core->now_ns + 1;
+}
+
+static struct core_action *emit_revoke(struct core *core, enum core_action_kind kind,
+                                       const struct device *device, enum core_rung rung,
+                                       enum core_reason reason, uint64_t deadline_ns)
+{
+    struct core_action *action = core_emit(core, kind);
+    action->revoke.lease = device->lease->spec.lease;
+    action->revoke.device = device->id;
+    action->revoke.generation = device->generation;
+    action->revoke.rung = rung;
+    action->revoke.reason = reason;
+    action->revoke.deadline_ns = deadline_ns;
+    return action;
+}
+
+void core_device_revoke(struct core *core, struct device *device, enum core_rung rung,
+                        enum core_reason reason)
+{
+    struct lease *lease = device->lease;
+    hold_move(core, device, CORE_HOLD_REVOKING, lease);
+    device->rung = rung;
+    device->revoked_ns = core->now_ns;
+    device->deadline_ns = revoke_deadline(core, device, rung);
+    device->action =
+        emit_revoke(core, CORE_ACTION_REVOKE, device, rung, reason, device->deadline_ns)->id;
+    lease->revokes++;
+}
+
+/* All devices of a lease go through this with one action. */
+void core_device_killing(struct core *core, struct device *device, uint64_t action)
+{
+    if (device->hold == CORE_HOLD_HELD || device->hold == CORE_HOLD_GRANTING) {
+        device->revoked_ns = core->now_ns;
+    }
+    hold_move(core, device, CORE_HOLD_KILLING, device->lease);
+    device->rung = CORE_RUNG_KILL;
+    device->deadline_ns = core_add_u64(core->now_ns, core->config.kill_bound_ns);
+    if (action == 0) {
+        action = emit_revoke(core, CORE_ACTION_KILL, device, CORE_RUNG_KILL,
+                             CORE_REASON_DEADLINE_PASSED, device->deadline_ns)
+                     ->id;
+    }
+    device->action = action;
+}
+
+void core_device_verify(struct core *core, struct device *device, enum core_reason reason)
+{
+    struct lease *lease = device->lease;
+    hold_move(core, device, CORE_HOLD_VERIFYING, lease);
+    struct core_action *action = core_emit(core, CORE_ACTION_VERIFY);
+    action->device.device = device->id;
+    action->device.lease = lease != NULL ? lease->spec.lease : 0;
+    action->device.reason = reason;
+    device->action = action->id;
+    device->deadline_ns = core_add_u64(core->now_ns, core->config.action_timeout_ns);
+}
+
+/* The device leaves its lease without being let go of. */
+static void device_detach(struct core *core, struct device *device)
+{
+    core_device_promise(device, NULL);
+    core_device_unkeep(core, device);
+    core_instances_vanish(core, device);
+    if (device->hold != CORE_HOLD_NONE) {
+        hold_move(core, device, CORE_HOLD_NONE, NULL);
+    }
+    core_ledger_update(core, device);
+}
+
+void core_device_quarantine(struct core *core, struct device *device, enum core_reason reason)
+{
+    struct lease *lease = device->lease;
+    struct core_action *action = core_emit(core, CORE_ACTION_QUARANTINE);
+    action->device.device = device->id;
+    action->device.lease = lease != NULL ? lease->spec.lease : 0;
+    action->device.reason = reason;
+    struct core_explanation explanation =
+        core_explain_begin(core, CORE_WHAT_QUARANTINE, reason, device, lease, NULL);
+    core_explain(core, &explanation);
+    core_ledger_update(core, device);
+    device->health = CORE_HEALTH_QUARANTINED;
+    device_detach(core, device);
+    if (lease != NULL) {
+        core_lease_lost_device(core, lease, CORE_REASON_BELOW_MINIMUM);
+    }
+}
+
+void core_device_lose(struct core *core, struct device *device, enum core_reason reason)
+{
+    struct lease *lease = device->lease;
+    struct core_explanation explanation =
+        core_explain_begin(core, CORE_WHAT_DEVICE_LOST, reason, device, lease, NULL);
+    core_explain(core, &explanation);
+    if (device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD ||
+        device->hold == CORE_HOLD_REVOKING) {
+        emit_revoke(core, CORE_ACTION_REVOKE, device, CORE_RUNG_NONE, reason, core->now_ns);
+    }
+    core_ledger_update(core, device);
+    device->health = CORE_HEALTH_FAILED;
+    device_detach(core, device);
+    if (lease != NULL) {
+        core_lease_lost_device(core, lease, CORE_REASON_BELOW_MINIMUM);
+    }
+}
+
+void core_device_restore(struct core *core, struct device *device, struct lease *lease,
+                         uint64_t generation, bool alive)
+{
+    device->generation = generation;
+    if (generation > core->generation) {
+        core->generation = generation;
+    }
+    if (alive) {
+        device->granted_ns = core->now_ns;
+        hold_move(core, device, CORE_HOLD_HELD, lease);
+        return;
+    }
+    hold_move(core, device, CORE_HOLD_VERIFYING, lease);
+    struct core_action *action = core_emit(core, CORE_ACTION_VERIFY);
+    action->device.device = device->id;
+    action->device.lease = lease->spec.lease;
+    action->device.reason = CORE_REASON_RESTORED;
+    device->action = action->id;
+    device->deadline_ns = core_add_u64(core->now_ns, core->config.action_timeout_ns);
+}
+
+void core_device_overdue(struct core *core, struct device *device)
+{
+    struct lease *lease = device->lease;
+    switch (device->hold) {
+    case CORE_HOLD_GRANTING: /* it may have begun all the same, so it is asked back */
+        core_device_revoke(core, device,
+                           lease->spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE,
+                           CORE_REASON_ACTION_LOST);
+        core_lease_grant_failed(core, lease, CORE_REASON_ACTION_LOST);
+        break;
+    case CORE_HOLD_REVOKING:
+        core_lease_kill(core, lease, device);
+        break;
+    case CORE_HOLD_KILLING:
+        core_device_quarantine(core, device, CORE_REASON_DEADLINE_PASSED);
+        break;
+    case CORE_HOLD_VERIFYING:
+        core_device_quarantine(core, device, CORE_REASON_NOT_VERIFIED);
+        break;
+    case CORE_HOLD_NONE:
+    case CORE_HOLD_HELD:
+        break;
+    }
+}
+
+static void device_begun(struct core *core, struct device *device)
+{
+    hold_move(core, device, CORE_HOLD_HELD, device->lease);
+    device->granted_ns = core->now_ns;
+    device->handovers++;
+    core->handovers[CORE_RUNG_FREE]++;
+    device->lease->failures = 0;
+}
+
+static void handover_measure(struct core *core, const struct device *device)
+{
+    uint64_t cost = core->now_ns - device->revoked_ns;
+    core->handover_cost_ns = core_average_u64(core->handover_cost_ns, cost, 1, 4);
+}
+
+static void device_let_go(struct core *core, struct device *device)
+{
+    struct lease *lease = device->lease;
+    if (lease != NULL) {
+        device->handovers++;
+        core->handovers[device->rung]++;
+        if (device->rung != CORE_RUNG_NONE) {
+            handover_measure(core, device);
+        }
+    }
+    hold_move(core, device, CORE_HOLD_NONE, NULL);
+    if (lease != NULL) {
+        core_lease_settle(core, lease);
+    }
+}
+
+static void kill_answered(struct core *core, uint64_t action, bool done)
+{
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
+        if (device->hold != CORE_HOLD_KILLING || device->action != action) {
+            continue;
+        }
+        if (done) {
+            core_device_verify(core, device, CORE_REASON_DEADLINE_PASSED);
+        } else {
+            core_device_quarantine(core, device, CORE_REASON_NOT_VERIFIED);
+        }
+    }
+}
+
+static void action_answered(struct core *core, struct device *device, uint64_t action, bool done)
+{
+    if (device->hold == CORE_HOLD_KILLING) {
+        kill_answered(core, action, done);
+    } else if (device->hold == CORE_HOLD_GRANTING && done) {
+        device_begun(core, device);
+    } else if (device->hold == CORE_HOLD_GRANTING) {
+        struct lease *lease = device->lease;
+        core_device_verify(core, device, CORE_REASON_ACTION_FAILED);
+        core_lease_grant_failed(core, lease, CORE_REASON_ACTION_FAILED);
+    } else if (device->hold == CORE_HOLD_REVOKING && !done) {
+        core_device_verify(core, device, CORE_REASON_ACTION_FAILED); /* it reached nobody */
+    }
+}
+
+/* Answers count only while they are awaited: an old, doubled or invented id changes nothing. */
+void core_hold_event(struct core *core, const struct core_event *event)
+{
+    bool verified = event->kind == CORE_EVENT_RELEASE_VERIFIED;
+    uint64_t action = verified ? event->verified.action : event->answer.action;
+    struct device *device =
+        core_device_get(core, verified ? event->verified.device : event->answer.device);
+    if (device == NULL || action == 0 || device->action != action) {
+        return;
+    }
+    if (event->kind == CORE_EVENT_REVOKE_ACKNOWLEDGED) {
+        if (device->hold == CORE_HOLD_REVOKING) {
+            core_device_verify(core, device, CORE_REASON_RELEASED);
+        }
+    } else if (!verified) {
+        action_answered(core, device, action, event->kind == CORE_EVENT_ACTION_DONE);
+    } else if (device->hold == CORE_HOLD_VERIFYING && event->verified.gone) {
+        device_let_go(core, device);
+    } else if (device->hold == CORE_HOLD_VERIFYING) {
+        core_device_quarantine(core, device, CORE_REASON_NOT_VERIFIED);
+    }
+}

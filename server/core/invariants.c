@@ -1,0 +1,229 @@
+/* invariants.c: what must hold after every event, recounted from the tables alone. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "server/core/state.h"
+
+struct report {
+    char *text;
+    size_t size;
+    bool broken;
+};
+
+__attribute__((format(printf, 2, 3))) static void broken(struct report *report, const char *format,
+                                                         ...)
+{
+    if (report->broken) {
+        return; /* the first one tells most */
+    }
+    report->broken = true;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(report->text, report->size, format, arguments);
+    va_end(arguments);
+}
+
+/* 1: one active holder; what is beside it shares the device by right and by memory. */
+static void check_holder(const struct core *core, const struct device *device,
+                         struct report *report)
+{
+    bool none = device->hold == CORE_HOLD_NONE;
+    bool nobody = device->lease == NULL;
+    if (none ? !nobody : nobody && device->hold != CORE_HOLD_VERIFYING) {
+        broken(report, "1: device %" PRIu64 " is %s with the wrong holder", device->id,
+               core_hold_name(device->hold));
+    }
+    bool failed = device->health == CORE_HEALTH_FAILED || device->health == CORE_HEALTH_QUARANTINED;
+    if (failed && (!none || device->promised != NULL || device->kept ||
+                   core_instances_present(core, device) > 0)) {
+        broken(report, "1: lost device %" PRIu64 " is still in use", device->id);
+    }
+    uint64_t used = nobody ? 0 : device->lease->spec.memory_bytes;
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        const struct endpoint *endpoint = core->endpoints[i];
+        enum core_instance_state state = core_instance_of(device, endpoint)->state;
+        bool serves = core_instance_serves(core_instance_of(device, endpoint));
+        used += serves ? endpoint->spec.memory_bytes : 0;
+        if (core->reconciled && !nobody && !device->lease->spec.in_process && serves) {
+            broken(report, "1: device %" PRIu64 " of lease %" PRIu64 " is %s for endpoint %" PRIu64,
+                   device->id, device->lease->spec.lease, core_instance_name(state),
+                   endpoint->spec.endpoint);
+        }
+    }
+    if (used > device->memory_bytes) {
+        broken(report, "1: device %" PRIu64 " has %" PRIu64 " of %" PRIu64 " bytes in use",
+               device->id, used, device->memory_bytes);
+    }
+}
+
+/* 2: nothing is awaited past its deadline, and no deadline is past its bound. */
+static void check_deadline(const struct core *core, const struct device *device,
+                           struct report *report)
+{
+    uint64_t bound = 0;
+    switch (device->hold) {
+    case CORE_HOLD_GRANTING:
+    case CORE_HOLD_VERIFYING:
+        bound = core->config.action_timeout_ns;
+        break;
+    case CORE_HOLD_REVOKING:
+        bound = core->config.notice_ns > core->config.shrink_deadline_ns
+                    ? core->config.notice_ns
+                    : core->config.shrink_deadline_ns;
+        break;
+    case CORE_HOLD_KILLING:
+        bound = core->config.kill_bound_ns;
+        break;
+    case CORE_HOLD_NONE:
+    case CORE_HOLD_HELD:
+        return;
+    }
+    if (device->deadline_ns <= core->now_ns ||
+        device->deadline_ns > core_add_u64(core->now_ns, bound) || device->action == 0) {
+        broken(report, "2: device %" PRIu64 " is %s until %" PRIu64 " at %" PRIu64, device->id,
+               core_hold_name(device->hold), device->deadline_ns, core->now_ns);
+    }
+}
+
+/* 4: the present token is the newest of the device and belongs to the present run. */
+static void check_token(const struct core *core, const struct device *device, struct report *report)
+{
+    const struct lease *lease = device->lease;
+    if (device->generation > core->generation ||
+        (lease != NULL &&
+         (device->generation < lease->run || device->generation > lease->generation))) {
+        broken(report, "4: device %" PRIu64 " has generation %" PRIu64 " outside its run",
+               device->id, device->generation);
+    }
+}
+
+/* 6 */
+static void check_moves(const struct core *core, const struct device *device, struct report *report)
+{
+    uint32_t moves = core_device_moves(core, device);
+    if (moves > core->config.moves_per_hour + core->config.moves_extra) {
+        broken(report, "6: device %" PRIu64 " was moved %" PRIu32 " times in an hour", device->id,
+               moves);
+    }
+}
+
+/* 7, for one device */
+static void check_accounts(const struct core *core, const struct device *device,
+                           struct report *report)
+{
+    uint64_t sum = core->now_ns - device->account_since_ns;
+    for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
+        sum += device->account_ns[account];
+    }
+    if (sum != core->now_ns - device->added_ns) {
+        broken(report, "7: accounts of device %" PRIu64 " hold %" PRIu64 " of %" PRIu64 " ns",
+               device->id, sum, core->now_ns - device->added_ns);
+    }
+}
+
+/* 3 */
+static void check_gang(const struct core *core, const struct lease *lease, struct report *report)
+{
+    bool holds = lease->held > 0, leaves = lease->leaving > 0, right = false;
+    switch (lease->state) {
+    case CORE_LEASE_RUNNING:
+        right = !core->reconciled ||
+                (lease->held >= lease->spec.devices_min && lease->held <= lease->spec.devices_max);
+        break;
+    case CORE_LEASE_DRAINING:
+        right = !holds && leaves && lease->promised == 0;
+        break;
+    case CORE_LEASE_ENDING:
+        right = !holds && leaves && lease->promised == 0;
+        break;
+    case CORE_LEASE_WAITING:
+        right = !holds && !leaves;
+        break;
+    case CORE_LEASE_PAUSED:
+    case CORE_LEASE_ENDED:
+        right = !holds && !leaves && lease->promised == 0;
+        break;
+    }
+    if (!right) {
+        broken(report,
+               "3: lease %" PRIu64 " is %s with %" PRIu32 " devices, %" PRIu32 " leaving, %" PRIu32
+               " promised; it asked for %" PRIu32 ":%" PRIu32,
+               lease->spec.lease, core_lease_state_name(lease->state), lease->held, lease->leaving,
+               lease->promised, lease->spec.devices_min, lease->spec.devices_max);
+    }
+}
+
+static void check_lease_counts(const struct core *core, const struct lease *lease,
+                               struct report *report)
+{
+    uint32_t held = 0, leaving = 0, promised = 0;
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
+        held += device->lease == lease && active;
+        leaving += device->lease == lease && !active;
+        promised += device->promised == lease;
+    }
+    if (held != lease->held || leaving != lease->leaving || promised != lease->promised) {
+        broken(report,
+               "1: lease %" PRIu64 " counts %" PRIu32 "+%" PRIu32 " devices, has %" PRIu32
+               "+%" PRIu32,
+               lease->spec.lease, lease->held, lease->leaving, held, leaving);
+    }
+}
+
+static void check_endpoint_counts(const struct core *core, const struct endpoint *endpoint,
+                                  struct report *report)
+{
+    uint32_t placed = 0, ready = 0;
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct instance *instance = core_instance_of(core->devices[i], endpoint);
+        placed += core_instance_serves(instance);
+        ready += instance->state == CORE_INSTANCE_READY;
+    }
+    if (placed != endpoint->placed || ready != endpoint->ready ||
+        (!endpoint->removing && placed > endpoint->spec.devices_max)) {
+        broken(report,
+               "1: endpoint %" PRIu64 " counts %" PRIu32 " instances, has %" PRIu32
+               " of at most %" PRIu32,
+               endpoint->spec.endpoint, endpoint->placed, placed, endpoint->spec.devices_max);
+    }
+}
+
+/* 7, for the pool */
+static void check_ledger(const struct core *core, struct report *report)
+{
+    struct core_ledger ledger;
+    core_ledger_read(core, 0, &ledger);
+    uint64_t sum = 0;
+    bool sound = ledger.provisional_ns <= ledger.account_ns[CORE_ACCOUNT_TRAINING];
+    for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
+        sum += ledger.account_ns[account];
+        sound = sound && ledger.account_ns[account] <= ledger.elapsed_ns;
+    }
+    if (sum != ledger.elapsed_ns || !sound) {
+        broken(report, "7: accounts hold %" PRIu64 " of %" PRIu64 " ns", sum, ledger.elapsed_ns);
+    }
+}
+
+bool core_check(const struct core *core, char *text, size_t size)
+{
+    struct report report = {.text = text, .size = size};
+    for (size_t i = 0; i < core->device_count; i++) {
+        check_holder(core, core->devices[i], &report);
+        check_deadline(core, core->devices[i], &report);
+        check_token(core, core->devices[i], &report);
+        check_moves(core, core->devices[i], &report);
+        check_accounts(core, core->devices[i], &report);
+    }
+    for (size_t i = 0; i < core->lease_count; i++) {
+        check_gang(core, core->leases[i], &report);
+        check_lease_counts(core, core->leases[i], &report);
+    }
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        check_endpoint_counts(core, core->endpoints[i], &report);
+    }
+    check_ledger(core, &report);
+    return !report.broken;
+}

@@ -1,0 +1,458 @@
+/* lease.c: who asked for devices, and how far that has come. The only place that changes a lease's
+ * state. */
+#include <stdlib.h>
+
+#include "server/core/state.h"
+
+#define TO(state) (1u << CORE_LEASE_##state)
+
+/* WAITING to DRAINING and DRAINING to RUNNING: only while a restart is being told. */
+static const uint32_t lease_next[] = {
+    [CORE_LEASE_WAITING] = TO(RUNNING) | TO(PAUSED) | TO(ENDED) | TO(DRAINING),
+    [CORE_LEASE_RUNNING] = TO(DRAINING) | TO(ENDING),
+    [CORE_LEASE_DRAINING] = TO(WAITING) | TO(PAUSED) | TO(ENDING) | TO(RUNNING),
+    [CORE_LEASE_PAUSED] = TO(WAITING) | TO(ENDED),
+    [CORE_LEASE_ENDING] = TO(ENDED),
+    [CORE_LEASE_ENDED] = 0,
+};
+
+static void promises_drop(struct core *core, const struct lease *lease)
+{
+    for (size_t i = 0; i < core->device_count && lease->promised > 0; i++) {
+        if (core->devices[i]->promised == lease) {
+            core_device_promise(core->devices[i], NULL);
+        }
+    }
+}
+
+static void lease_move(struct core *core, struct lease *lease, enum core_lease_state next,
+                       enum core_reason reason)
+{
+    assert(lease_next[lease->state] & (1u << next));
+    lease->state = next;
+    lease->reason = reason;
+    lease->since_ns = core->now_ns;
+    lease->told = false;
+    lease->advice = 0;
+    core->dirty = true;
+    if (next != CORE_LEASE_RUNNING) {
+        promises_drop(core, lease);
+    }
+    if (next == CORE_LEASE_WAITING) {
+        lease->queued_ns = core->now_ns;
+        lease->run = 0;
+    } else if (next == CORE_LEASE_ENDED) {
+        core_ledger_lose(core, lease); /* nobody will keep it any more */
+        core->ended_count++;
+        struct core_explanation explanation =
+            core_explain_begin(core, CORE_WHAT_LEASE_ENDED, reason, NULL, lease, NULL);
+        core_explain(core, &explanation);
+    }
+}
+
+void core_lease_settle(struct core *core, struct lease *lease)
+{
+    if (lease->held > 0 || lease->leaving > 0) {
+        return;
+    }
+    if (lease->state == CORE_LEASE_DRAINING) {
+        lease_move(core, lease, lease->pause_wanted ? CORE_LEASE_PAUSED : CORE_LEASE_WAITING,
+                   lease->reason);
+        lease->pause_wanted = false;
+    } else if (lease->state == CORE_LEASE_ENDING) {
+        lease_move(core, lease, CORE_LEASE_ENDED, lease->reason);
+    }
+}
+
+static bool device_is_active(const struct device *device)
+{
+    return device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
+}
+
+/* Takes all devices back: for a while (DRAINING) or for good (ENDING). */
+static void lease_withdraw(struct core *core, struct lease *lease, enum core_lease_state next,
+                           enum core_reason reason)
+{
+    enum core_rung rung = lease->spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE;
+    struct core_explanation explanation =
+        core_explain_begin(core, CORE_WHAT_REVOKE, reason, NULL, lease, NULL);
+    explanation.rung = rung;
+    lease_move(core, lease, next, reason);
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
+        if (device->lease == lease && device_is_active(device)) {
+            core_explain_victim(&explanation, device, 0, true);
+            core_device_revoke(core, device, rung, reason);
+            explanation.deadline_ns = device->deadline_ns;
+        }
+    }
+    core_explain(core, &explanation);
+    core_lease_settle(core, lease);
+}
+
+void core_lease_lost_device(struct core *core, struct lease *lease, enum core_reason reason)
+{
+    lease->told = false;
+    if (lease->state == CORE_LEASE_RUNNING && lease->held < lease->spec.devices_min &&
+        core->reconciled) {
+        lease_withdraw(core, lease, CORE_LEASE_DRAINING, reason);
+    } else {
+        core_lease_settle(core, lease);
+    }
+}
+
+void core_lease_kill(struct core *core, struct lease *lease, struct device *overdue)
+{
+    struct core_explanation explanation =
+        core_explain_begin(core, CORE_WHAT_KILL, CORE_REASON_DEADLINE_PASSED, overdue, lease, NULL);
+    explanation.rung = CORE_RUNG_KILL;
+    core_ledger_lose(core, lease);
+    core_device_killing(core, overdue, 0);
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
+        if (device->lease == lease &&
+            (device_is_active(device) || device->hold == CORE_HOLD_REVOKING)) {
+            core_device_killing(core, device, overdue->action);
+        }
+    }
+    explanation.deadline_ns = overdue->deadline_ns;
+    core_explain(core, &explanation);
+    if (lease->state == CORE_LEASE_RUNNING) {
+        lease_move(core, lease, CORE_LEASE_DRAINING, CORE_REASON_DEADLINE_PASSED);
+    }
+}
+
+void core_lease_started(struct core *core, struct lease *lease)
+{
+    lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_GANG_MINIMUM);
+    lease->runs++;
+}
+
+void core_lease_grant_failed(struct core *core, struct lease *lease, enum core_reason reason)
+{
+    uint32_t doublings = lease->failures < 6 ? lease->failures : 6;
+    lease->failures++;
+    lease->retry_ns = core_add_u64(core->now_ns, core->config.retry_ns << doublings);
+    core_lease_lost_device(core, lease, reason);
+}
+
+bool core_lease_wants_more(const struct lease *lease)
+{
+    return lease->state == CORE_LEASE_RUNNING &&
+           lease->held + lease->promised < lease->spec.devices_max;
+}
+
+static enum core_reason spec_check(const struct core *core, const struct core_lease_spec *spec)
+{
+    if (spec->lease == 0 || spec->devices_min == 0 || spec->devices_min > spec->devices_max ||
+        (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
+        return CORE_REASON_INVALID;
+    }
+    if (core->reconciled && core_pool_matching(core, spec->kinds_mask) < spec->devices_min) {
+        return CORE_REASON_IMPOSSIBLE;
+    }
+    return CORE_REASON_NONE;
+}
+
+static void lease_erase(struct core *core, struct lease *lease)
+{
+    core_lease_erase(core, lease);
+    core->ended_count--;
+    free(lease);
+}
+
+static enum core_reason lease_add(struct core *core, const struct core_lease_spec *spec)
+{
+    enum core_reason reason = spec_check(core, spec);
+    struct lease *former = core_lease_get(core, spec->lease);
+    if (reason != CORE_REASON_NONE) {
+        return reason;
+    }
+    if (former != NULL && former->state != CORE_LEASE_ENDED) {
+        return CORE_REASON_DUPLICATE;
+    }
+    if (core->lease_count >= CORE_LEASES_MAX) {
+        return CORE_REASON_TABLE_FULL;
+    }
+    struct lease *lease = calloc(1, sizeof *lease);
+    if (lease == NULL) {
+        return CORE_REASON_NO_MEMORY;
+    }
+    if (former != NULL) {
+        lease_erase(core, former);
+    }
+    lease->spec = *spec;
+    lease->sequence = ++core->sequence;
+    lease->since_ns = core->now_ns;
+    lease->queued_ns = core->now_ns;
+    if (core_lease_insert(core, lease) < 0) {
+        free(lease);
+        return CORE_REASON_NO_MEMORY;
+    }
+    return CORE_REASON_NONE;
+}
+
+/* By its owner, or because its time is over. */
+static void lease_end(struct core *core, struct lease *lease, enum core_reason reason)
+{
+    switch (lease->state) {
+    case CORE_LEASE_WAITING:
+    case CORE_LEASE_PAUSED:
+        lease_move(core, lease, CORE_LEASE_ENDED, reason);
+        break;
+    case CORE_LEASE_RUNNING:
+    case CORE_LEASE_DRAINING:
+        lease_withdraw(core, lease, CORE_LEASE_ENDING, reason);
+        break;
+    case CORE_LEASE_ENDING:
+    case CORE_LEASE_ENDED:
+        break;
+    }
+}
+
+void core_lease_overdue(struct core *core, struct lease *lease)
+{
+    if (lease->state == CORE_LEASE_ENDING || lease->state == CORE_LEASE_ENDED) {
+        return;
+    }
+    struct core_action *action = core_emit(core, CORE_ACTION_EXPIRE);
+    action->lease.lease = lease->spec.lease;
+    action->lease.state = lease->state;
+    action->lease.devices = lease->held;
+    action->lease.reason = CORE_REASON_EXPIRED;
+    lease_end(core, lease, CORE_REASON_EXPIRED);
+}
+
+static void lease_pause(struct core *core, struct lease *lease)
+{
+    if (lease->state == CORE_LEASE_WAITING) {
+        lease_move(core, lease, CORE_LEASE_PAUSED, CORE_REASON_OWNER_PAUSED);
+    } else if (lease->state == CORE_LEASE_RUNNING) {
+        lease->pause_wanted = true;
+        lease_withdraw(core, lease, CORE_LEASE_DRAINING, CORE_REASON_OWNER_PAUSED);
+    } else if (lease->state == CORE_LEASE_DRAINING) {
+        lease->pause_wanted = true;
+        lease->reason = CORE_REASON_OWNER_PAUSED;
+    }
+}
+
+static void lease_resume(struct core *core, struct lease *lease)
+{
+    lease->pause_wanted = false;
+    if (lease->state == CORE_LEASE_PAUSED) {
+        lease_move(core, lease, CORE_LEASE_WAITING, CORE_REASON_NONE);
+    }
+}
+
+/* The holder says it has let go of all: every device is verified, whatever state it was in. */
+static void lease_let_go(struct core *core, struct lease *lease, enum core_lease_state next,
+                         enum core_reason reason)
+{
+    if (lease->state != next && lease->state != CORE_LEASE_ENDING) {
+        lease_move(core, lease, next, reason);
+    }
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
+        if (device->lease == lease && device->hold != CORE_HOLD_VERIFYING) {
+            core_device_verify(core, device, reason);
+        }
+    }
+    core_lease_settle(core, lease);
+}
+
+/* A token of an earlier run, or of a lease that holds nothing, is late: it changes nothing. */
+static bool token_is_current(const struct lease *lease, uint64_t generation)
+{
+    return lease->run != 0 && generation >= lease->run && generation <= lease->generation &&
+           (lease->state == CORE_LEASE_RUNNING || lease->state == CORE_LEASE_DRAINING ||
+            lease->state == CORE_LEASE_ENDING);
+}
+
+static void lease_released(struct core *core, struct lease *lease, const struct core_event *event)
+{
+    if (event->lease_released.device == 0) {
+        if (token_is_current(lease, event->lease_released.generation)) {
+            core_ledger_kept_all(core, lease);
+            lease_let_go(core, lease, CORE_LEASE_ENDING, CORE_REASON_RELEASED);
+        }
+        return;
+    }
+    struct device *device = core_device_get(core, event->lease_released.device);
+    if (device != NULL && device->lease == lease && device->hold != CORE_HOLD_VERIFYING &&
+        device->generation == event->lease_released.generation) {
+        core_device_verify(core, device, CORE_REASON_RELEASED);
+        core_lease_lost_device(core, lease, CORE_REASON_RELEASED);
+    }
+}
+
+static void job_exited(struct core *core, struct lease *lease, const struct core_event *event)
+{
+    if (!token_is_current(lease, event->job_exited.generation)) {
+        return;
+    }
+    if (event->job_exited.kept) {
+        core_ledger_kept_all(core, lease);
+    } else {
+        core_ledger_lose(core, lease);
+    }
+    lease_let_go(core, lease, event->job_exited.again ? CORE_LEASE_DRAINING : CORE_LEASE_ENDING,
+                 CORE_REASON_JOB_EXITED);
+}
+
+static void lease_progress(struct core *core, struct lease *lease, const struct core_event *event)
+{
+    uint64_t step = event->lease_progress.step;
+    uint64_t kept = event->lease_progress.checkpointed_step;
+    if (token_is_current(lease, event->lease_progress.generation) && kept <= step &&
+        step >= lease->step && kept >= lease->checkpointed_step) {
+        core_ledger_keep(core, lease, step, kept);
+    }
+}
+
+static enum core_reason lease_resize(struct core *core, struct lease *lease,
+                                     const struct core_event *event)
+{
+    struct core_lease_spec spec = lease->spec;
+    spec.devices_min = event->lease_resized.devices_min;
+    spec.devices_max = event->lease_resized.devices_max;
+    enum core_reason reason = spec_check(core, &spec);
+    if (reason != CORE_REASON_NONE) {
+        return reason;
+    }
+    if (lease->state == CORE_LEASE_RUNNING && spec.devices_min > lease->held) {
+        return CORE_REASON_BELOW_MINIMUM; /* a running gang cannot wait for its own minimum */
+    }
+    lease->spec = spec;
+    lease->advice = 0;
+    promises_drop(core, lease);
+    enum core_rung rung = spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE;
+    for (size_t i = core->device_count; i-- > 0 && lease->held > spec.devices_max;) {
+        struct device *device = core->devices[i];
+        if (device->lease == lease && device_is_active(device)) {
+            struct core_explanation explanation = core_explain_begin(
+                core, CORE_WHAT_REVOKE, CORE_REASON_RESIZED, device, lease, NULL);
+            explanation.rung = rung;
+            core_device_revoke(core, device, rung, CORE_REASON_RESIZED);
+            explanation.deadline_ns = device->deadline_ns;
+            core_explain(core, &explanation);
+        }
+    }
+    return CORE_REASON_NONE;
+}
+
+static enum core_reason restored_grant(struct core *core, struct lease *lease,
+                                       const struct core_event *event)
+{
+    struct device *device = core_device_get(core, event->restored_grant.device);
+    if (core->reconciled || device == NULL || device->hold != CORE_HOLD_NONE ||
+        !(lease->state == CORE_LEASE_WAITING || lease->state == CORE_LEASE_RUNNING ||
+          lease->state == CORE_LEASE_DRAINING)) {
+        return CORE_REASON_INVALID;
+    }
+    uint64_t generation = event->restored_grant.generation;
+    bool alive = event->restored_grant.alive;
+    if (alive && lease->state != CORE_LEASE_RUNNING) {
+        lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_RESTORED);
+        lease->runs++;
+    } else if (!alive && lease->state == CORE_LEASE_WAITING) {
+        lease_move(core, lease, CORE_LEASE_DRAINING, CORE_REASON_RESTORED);
+    }
+    lease->run = lease->run == 0 || generation < lease->run ? generation : lease->run;
+    lease->generation = generation > lease->generation ? generation : lease->generation;
+    core_device_restore(core, device, lease, generation, alive);
+    return CORE_REASON_NONE;
+}
+
+void core_lease_restored(struct core *core)
+{
+    for (size_t i = 0; i < core->lease_count; i++) {
+        core_lease_lost_device(core, core->leases[i], CORE_REASON_RESTORED);
+    }
+}
+
+static enum core_reason lease_event(struct core *core, struct lease *lease,
+                                    const struct core_event *event)
+{
+    switch (event->kind) {
+    case CORE_EVENT_LEASE_RESIZED:
+        return lease_resize(core, lease, event);
+    case CORE_EVENT_RESTORED_GRANT:
+        return restored_grant(core, lease, event);
+    case CORE_EVENT_LEASE_PAUSED:
+        lease_pause(core, lease);
+        break;
+    case CORE_EVENT_LEASE_RESUMED:
+        lease_resume(core, lease);
+        break;
+    case CORE_EVENT_LEASE_CANCELLED:
+        lease_end(core, lease, CORE_REASON_CANCELLED);
+        break;
+    case CORE_EVENT_LEASE_RELEASED:
+        lease_released(core, lease, event);
+        break;
+    case CORE_EVENT_LEASE_PROGRESS:
+        lease_progress(core, lease, event);
+        break;
+    case CORE_EVENT_JOB_EXITED:
+        job_exited(core, lease, event);
+        break;
+    default:
+        assert(false);
+    }
+    return CORE_REASON_NONE;
+}
+
+void core_lease_event(struct core *core, const struct core_event *event)
+{
+    enum core_reason reason;
+    struct lease *lease = core_lease_get(core, event->lease.lease);
+    core->dirty |= event->kind != CORE_EVENT_LEASE_PROGRESS;
+    if (event->kind == CORE_EVENT_LEASE_REQUESTED || event->kind == CORE_EVENT_RESTORED_LEASE) {
+        reason = lease_add(core, &event->lease_spec);
+    } else if (lease != NULL && lease->state != CORE_LEASE_ENDED) {
+        reason = lease_event(core, lease, event);
+    } else {
+        /* Ended and forgotten are the same to those who come late; an owner is told. */
+        bool owner = event->kind == CORE_EVENT_LEASE_RESIZED ||
+                     event->kind == CORE_EVENT_LEASE_PAUSED ||
+                     event->kind == CORE_EVENT_LEASE_RESUMED ||
+                     (event->kind == CORE_EVENT_LEASE_CANCELLED && lease == NULL);
+        reason = owner ? CORE_REASON_UNKNOWN : CORE_REASON_NONE;
+    }
+    if (reason != CORE_REASON_NONE) {
+        core_emit_reject(core, 0, 0, event->lease.lease, reason);
+    }
+}
+
+void core_leases_tell(struct core *core)
+{
+    for (size_t i = 0; i < core->lease_count; i++) {
+        struct lease *lease = core->leases[i];
+        if (lease->told && lease->told_held == lease->held && lease->told_state == lease->state) {
+            continue;
+        }
+        lease->told = true;
+        lease->told_held = lease->held;
+        lease->told_state = lease->state;
+        struct core_action *action = core_emit(core, CORE_ACTION_LEASE_MOVED);
+        action->lease.lease = lease->spec.lease;
+        action->lease.state = lease->state;
+        action->lease.devices = lease->held;
+        action->lease.reason = lease->reason;
+    }
+}
+
+void core_leases_forget(struct core *core)
+{
+    while (core->ended_count > core->config.ended_kept) {
+        struct lease *oldest = NULL;
+        for (size_t i = 0; i < core->lease_count; i++) {
+            struct lease *lease = core->leases[i];
+            if (lease->state == CORE_LEASE_ENDED &&
+                (oldest == NULL || lease->since_ns < oldest->since_ns)) {
+                oldest = lease;
+            }
+        }
+        lease_erase(core, oldest);
+    }
+}

@@ -1,0 +1,159 @@
+/* ledger.c: every device-second in exactly one account. Time runs into the account that a device
+ * is in; samples then move parts of it (a device that trains also serves, in slices); a loss moves
+ * training that was not kept. Nothing is rounded, so the accounts always add up. */
+#include <string.h>
+
+#include "server/core/state.h"
+
+static enum core_account account_of(const struct core *core, const struct device *device)
+{
+    if (device->health == CORE_HEALTH_FAILED || device->health == CORE_HEALTH_QUARANTINED) {
+        return CORE_ACCOUNT_QUARANTINED;
+    }
+    switch (device->hold) {
+    case CORE_HOLD_HELD:
+        return CORE_ACCOUNT_TRAINING;
+    case CORE_HOLD_REVOKING: /* trains until it acknowledges, if it ever began */
+        return device->granted_ns != 0 ? CORE_ACCOUNT_TRAINING : CORE_ACCOUNT_HANDOVER;
+    case CORE_HOLD_GRANTING:
+    case CORE_HOLD_KILLING:
+    case CORE_HOLD_VERIFYING:
+        return CORE_ACCOUNT_HANDOVER;
+    case CORE_HOLD_NONE:
+        break;
+    }
+    if (device->occupied) {
+        return CORE_ACCOUNT_QUARANTINED;
+    }
+    if (device->promised != NULL) {
+        return CORE_ACCOUNT_HANDOVER;
+    }
+    if (core_instances_ready(core, device) == 0) {
+        return device->kept ? CORE_ACCOUNT_HANDOVER : CORE_ACCOUNT_FREE;
+    }
+    return device->kept || !core_device_spare(core, device) ? CORE_ACCOUNT_RESERVE
+                                                            : CORE_ACCOUNT_FREE;
+}
+
+static void accrue(struct core *core, struct device *device)
+{
+    uint64_t passed = core->now_ns - device->account_since_ns;
+    device->account_ns[device->account] += passed;
+    device->account_open_ns += passed;
+    device->account_since_ns = core->now_ns;
+    if (device->account == CORE_ACCOUNT_TRAINING) {
+        device->lease->training_ns += passed;
+        device->lease->provisional_ns += passed;
+    }
+}
+
+void core_ledger_open(struct core *core, struct device *device)
+{
+    device->added_ns = core->now_ns;
+    device->account_since_ns = core->now_ns;
+    device->account = account_of(core, device);
+}
+
+void core_ledger_update(struct core *core, struct device *device)
+{
+    accrue(core, device);
+    enum core_account account = account_of(core, device);
+    if (account != device->account) {
+        device->account = account;
+        device->account_open_ns = 0;
+    }
+}
+
+void core_ledger_book(struct core *core, struct device *device, uint64_t amount_ns,
+                      enum core_account to)
+{
+    accrue(core, device);
+    uint64_t moved = amount_ns < device->account_open_ns ? amount_ns : device->account_open_ns;
+    if (device->account == CORE_ACCOUNT_QUARANTINED) {
+        moved = 0; /* a lost device does nothing that counts */
+    }
+    core->unbooked_ns += amount_ns - moved;
+    device->account_ns[device->account] -= moved;
+    device->account_ns[to] += moved;
+    device->account_open_ns -= moved;
+    if (device->account == CORE_ACCOUNT_TRAINING) {
+        struct lease *lease = device->lease;
+        lease->training_ns -= moved;
+        lease->provisional_ns -= moved < lease->provisional_ns ? moved : lease->provisional_ns;
+    }
+}
+
+void core_ledger_retire(struct core *core, struct device *device)
+{
+    accrue(core, device);
+    for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
+        core->retired_ns[account] += device->account_ns[account];
+    }
+    core->retired_elapsed_ns += core->now_ns - device->added_ns;
+    core->retired_slices += device->slices;
+}
+
+static void lease_accrue(struct core *core, const struct lease *lease)
+{
+    for (size_t i = 0; i < core->device_count; i++) {
+        if (core->devices[i]->lease == lease) {
+            accrue(core, core->devices[i]);
+        }
+    }
+}
+
+/* What was trained since the checkpoint stays provisional, in proportion to its steps. */
+void core_ledger_keep(struct core *core, struct lease *lease, uint64_t step,
+                      uint64_t checkpointed_step)
+{
+    lease_accrue(core, lease);
+    uint64_t open_steps = step - lease->checkpointed_step;
+    if (checkpointed_step > lease->checkpointed_step && open_steps > 0) {
+        lease->provisional_ns =
+            core_scale_u64(lease->provisional_ns, step - checkpointed_step, open_steps);
+        lease->checkpointed_step = checkpointed_step;
+    }
+    lease->step = step;
+}
+
+void core_ledger_lose(struct core *core, struct lease *lease)
+{
+    lease_accrue(core, lease);
+    core->lost_ns += lease->provisional_ns;
+    lease->lost_ns += lease->provisional_ns;
+    lease->training_ns -= lease->provisional_ns;
+    lease->provisional_ns = 0;
+    lease->step = lease->checkpointed_step;
+}
+
+void core_ledger_kept_all(struct core *core, struct lease *lease)
+{
+    lease_accrue(core, lease);
+    lease->provisional_ns = 0;
+    lease->checkpointed_step = lease->step;
+}
+
+void core_ledger_read(const struct core *core, uint64_t now_ns, struct core_ledger *ret_ledger)
+{
+    uint64_t now = now_ns > core->now_ns ? now_ns : core->now_ns;
+    memset(ret_ledger, 0, sizeof *ret_ledger);
+    memcpy(ret_ledger->account_ns, core->retired_ns, sizeof ret_ledger->account_ns);
+    ret_ledger->elapsed_ns = core->retired_elapsed_ns;
+    ret_ledger->slices = core->retired_slices;
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
+            ret_ledger->account_ns[account] += device->account_ns[account];
+        }
+        ret_ledger->account_ns[device->account] += now - device->account_since_ns;
+        ret_ledger->elapsed_ns += now - device->added_ns;
+        ret_ledger->slices += device->slices;
+    }
+    ret_ledger->account_ns[CORE_ACCOUNT_TRAINING] -= core->lost_ns;
+    ret_ledger->account_ns[CORE_ACCOUNT_LOST] += core->lost_ns;
+    for (size_t i = 0; i < core->lease_count; i++) {
+        ret_ledger->provisional_ns += core->leases[i]->provisional_ns;
+    }
+    ret_ledger->unbooked_ns = core->unbooked_ns;
+    memcpy(ret_ledger->handovers, core->handovers, sizeof ret_ledger->handovers);
+}

@@ -1,0 +1,81 @@
+/* number.c: arithmetic that cannot overflow, averages, hashes and secrets. */
+#include "server/core/state.h"
+
+__extension__ typedef unsigned __int128 wide;
+
+uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by)
+{
+    assert(by > 0);
+    wide result = (wide)value * times / by;
+    return result > UINT64_MAX ? UINT64_MAX : (uint64_t)result;
+}
+
+uint64_t core_add_u64(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+uint64_t core_average_u64(uint64_t average, uint64_t sample, uint64_t weight, uint64_t window)
+{
+    if (weight >= window) {
+        return sample;
+    }
+    if (sample >= average) {
+        return average + core_scale_u64(sample - average, weight, window);
+    }
+    /* Rounded away from the old value, so that an average of zeros ends at zero. */
+    uint64_t step = core_scale_u64(average - sample, weight, window);
+    return average - (step < average - sample ? step + 1 : step);
+}
+
+/* FNV-1a, the value's bytes from the lowest up. */
+uint64_t core_hash_u64(uint64_t hash, uint64_t value)
+{
+    for (int byte = 0; byte < 8; byte++) {
+        hash ^= (value >> (8 * byte)) & 0xff;
+        hash *= UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static uint64_t rotate(uint64_t value, int bits)
+{
+    return value << bits | value >> (64 - bits);
+}
+
+static void sip_rounds(uint64_t v[4], int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        v[0] += v[1];
+        v[1] = rotate(v[1], 13) ^ v[0];
+        v[0] = rotate(v[0], 32);
+        v[2] += v[3];
+        v[3] = rotate(v[3], 16) ^ v[2];
+        v[0] += v[3];
+        v[3] = rotate(v[3], 21) ^ v[0];
+        v[2] += v[1];
+        v[1] = rotate(v[1], 17) ^ v[2];
+        v[2] = rotate(v[2], 32);
+    }
+}
+
+/* SipHash-2-4 of (epoch, generation) under the seed: knowing some tokens tells nothing about the
+ * others, and a replay draws the same ones. */
+uint64_t core_secret(const uint64_t seed[2], uint64_t epoch, uint64_t generation)
+{
+    const uint64_t words[3] = {epoch, generation, UINT64_C(16) << 56};
+    uint64_t v[4] = {
+        seed[0] ^ UINT64_C(0x736f6d6570736575),
+        seed[1] ^ UINT64_C(0x646f72616e646f6d),
+        seed[0] ^ UINT64_C(0x6c7967656e657261),
+        seed[1] ^ UINT64_C(0x7465646279746573),
+    };
+    for (int i = 0; i < 3; i++) {
+        v[3] ^= words[i];
+        sip_rounds(v, 2);
+        v[0] ^= words[i];
+    }
+    v[2] ^= 0xff;
+    sip_rounds(v, 4);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}

@@ -1,0 +1,321 @@
+/* placement.c: which device holds which endpoint's instance. First what demand needs, by priority:
+ * by making room if it must, at last by taking a device from an elastic lease that cannot yield.
+ * Then models are parked wherever memory is left, so that a burst finds them loaded. */
+#include "server/core/state.h"
+
+enum fit {
+    FIT_YES,
+    FIT_UNUSABLE,
+    FIT_HOLDER,    /* a lease that shares the device with nobody */
+    FIT_MEMORY,    /* beside what is there */
+    FIT_NEIGHBOUR, /* a batch would outlast half of somebody's SLO */
+};
+
+bool core_may_move(const struct core *core)
+{
+    return core->mode == CORE_MODE_ACT && !core->hold && core->reconciled;
+}
+
+bool core_device_spare(const struct core *core, const struct device *device)
+{
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        const struct endpoint *endpoint = core->endpoints[i];
+        if (core_instance_serves(core_instance_of(device, endpoint)) &&
+            endpoint->placed < endpoint->needed + endpoint->taken + 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool neighbours_agree(const struct core *core, const struct device *device,
+                             const struct endpoint *endpoint)
+{
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        const struct endpoint *other = core->endpoints[i];
+        if (other != endpoint && core_instance_of(device, other)->state != CORE_INSTANCE_ABSENT &&
+            (core_endpoint_batch_ns(endpoint) > other->spec.slo_ns / 2 ||
+             core_endpoint_batch_ns(other) > endpoint->spec.slo_ns / 2)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool shares(const struct lease *lease)
+{
+    return lease == NULL || lease->spec.in_process;
+}
+
+static enum fit fit_of(const struct core *core, const struct device *device,
+                       const struct endpoint *endpoint)
+{
+    const struct instance *instance = core_instance_of(device, endpoint);
+    bool unverified = device->hold != CORE_HOLD_NONE && device->lease == NULL;
+    if (!core_device_usable(device) || !((endpoint->spec.kinds_mask >> device->kind) & 1) ||
+        instance->state != CORE_INSTANCE_ABSENT || core->now_ns < instance->until_ns ||
+        unverified) {
+        return FIT_UNUSABLE;
+    }
+    if (!shares(device->lease) || !shares(device->promised)) {
+        return FIT_HOLDER;
+    }
+    if (!neighbours_agree(core, device, endpoint)) {
+        return FIT_NEIGHBOUR;
+    }
+    uint64_t used = core_device_memory_used(core, device);
+    used = core_add_u64(used, device->promised != NULL ? device->promised->spec.memory_bytes : 0);
+    return core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes ? FIT_YES
+                                                                                   : FIT_MEMORY;
+}
+
+/* Lower is better: healthy before slow, kept for it before others, then few neighbours. */
+static uint64_t place_score(const struct core *core, const struct device *device,
+                            const struct endpoint *endpoint)
+{
+    uint64_t slow = device->health == CORE_HEALTH_SLOW;
+    uint64_t foreign = !(device->kept && device->kept_for == endpoint->spec.endpoint);
+    return slow << 40 | foreign << 39 | core_instances_present(core, device);
+}
+
+static struct device *place_find(const struct core *core, const struct endpoint *endpoint)
+{
+    struct device *best = NULL;
+    uint64_t best_score = UINT64_MAX;
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
+        if (fit_of(core, device, endpoint) != FIT_YES) {
+            continue;
+        }
+        uint64_t score = place_score(core, device, endpoint);
+        if (score < best_score) {
+            best = device;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static bool can_go(const struct device *device, const struct endpoint *endpoint)
+{
+    return core_instance_serves(core_instance_of(device, endpoint)) &&
+           endpoint->placed > endpoint->needed;
+}
+
+/* Removes the instances that others can spare, if that makes room for the endpoint. */
+static bool make_room(struct core *core, struct device *device, const struct endpoint *endpoint)
+{
+    uint64_t used = device->lease != NULL ? device->lease->spec.memory_bytes : 0;
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        const struct endpoint *other = core->ranked[i];
+        bool stays =
+            core_instance_serves(core_instance_of(device, other)) && !can_go(device, other);
+        used = core_add_u64(used, stays ? other->spec.memory_bytes : 0);
+    }
+    if (core_add_u64(used, endpoint->spec.memory_bytes) > device->memory_bytes) {
+        return false;
+    }
+    for (size_t i = core->endpoint_count; i-- > 0;) {
+        struct endpoint *other = core->ranked[i];
+        if (can_go(device, other)) {
+            struct core_explanation explanation =
+                core_explain_begin(core, CORE_WHAT_REMOVE, CORE_REASON_DEMAND, device, NULL, other);
+            core_explain(core, &explanation);
+            core_instance_remove(core, device, other);
+        }
+    }
+    return true;
+}
+
+uint64_t core_victim_cost(const struct core *core, const struct device *device)
+{
+    const struct lease *lease = device->lease;
+    uint64_t lost = lease->spec.in_process || lease->held == 0
+                        ? 0 /* it puts its micro-batch back */
+                        : lease->provisional_ns / lease->held;
+    return core_add_u64(lost, core->handover_cost_ns);
+}
+
+void core_shrink(struct core *core, struct device *device, enum core_reason reason,
+                 struct core_explanation *explanation)
+{
+    enum core_rung rung = CORE_RUNG_SHRINK;
+    core_device_count_move(core, device);
+    core_device_revoke(core, device, rung, reason);
+    device->lease->told = false;
+    explanation->rung = rung;
+    explanation->deadline_ns = device->deadline_ns;
+    core_explain(core, explanation);
+}
+
+static bool is_victim(const struct core *core, const struct device *device,
+                      const struct endpoint *endpoint, bool danger)
+{
+    const struct lease *lease = device->lease;
+    uint32_t bound = core->config.moves_per_hour + (danger ? core->config.moves_extra : 0);
+    return device->hold == CORE_HOLD_HELD && lease->state == CORE_LEASE_RUNNING &&
+           lease->spec.preemptible && lease->held > lease->spec.devices_min &&
+           core_device_usable(device) && ((endpoint->spec.kinds_mask >> device->kind) & 1) &&
+           endpoint->spec.memory_bytes <= device->memory_bytes &&
+           core_instance_of(device, endpoint)->state == CORE_INSTANCE_ABSENT &&
+           fit_of(core, device, endpoint) != FIT_NEIGHBOUR &&
+           core_device_moves(core, device) < bound && (danger || core_device_rested(core, device));
+}
+
+static bool victim_before(const struct core *core, const struct device *a, const struct device *b)
+{
+    if (a->lease->spec.priority != b->lease->spec.priority) {
+        return a->lease->spec.priority < b->lease->spec.priority;
+    }
+    return core_victim_cost(core, a) < core_victim_cost(core, b);
+}
+
+static bool take_from_lease(struct core *core, struct endpoint *endpoint)
+{
+    bool danger = core->now_ns < endpoint->danger_until_ns;
+    struct device *best = NULL;
+    struct core_explanation explanation =
+        core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_DEMAND, NULL, NULL, endpoint);
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
+        if (is_victim(core, device, endpoint, danger)) {
+            core_explain_victim(&explanation, device, core_victim_cost(core, device), false);
+            best = best == NULL || victim_before(core, device, best) ? device : best;
+        }
+    }
+    if (best == NULL) {
+        return false;
+    }
+    explanation.device = best->id;
+    explanation.lease = best->lease->spec.lease;
+    explanation.rung = CORE_RUNG_SHRINK;
+    for (uint32_t i = 0; i < explanation.victim_count; i++) {
+        explanation.victims[i].chosen = explanation.victims[i].device == best->id;
+    }
+    if (!core_may_move(core)) {
+        core_explain_advice(core, &endpoint->advice, explanation);
+        return false;
+    }
+    core_device_keep(core, best, endpoint->spec.endpoint);
+    core_shrink(core, best, CORE_REASON_DEMAND, &explanation);
+    return true;
+}
+
+/* Fits as soon as the removals that already run are done. */
+static bool room_coming(const struct core *core, const struct device *device,
+                        const struct endpoint *endpoint)
+{
+    uint64_t used = device->lease != NULL ? device->lease->spec.memory_bytes : 0;
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        const struct endpoint *other = core->endpoints[i];
+        bool stays = core_instance_serves(core_instance_of(device, other));
+        used = core_add_u64(used, stays ? other->spec.memory_bytes : 0);
+    }
+    return fit_of(core, device, endpoint) == FIT_MEMORY &&
+           core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes;
+}
+
+/* Devices on which the endpoint will fit without any more decisions. */
+static uint32_t capacity_coming(const struct core *core, const struct endpoint *endpoint)
+{
+    uint32_t coming = 0;
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        bool taken = device->kept && device->kept_for == endpoint->spec.endpoint &&
+                     core_instance_of(device, endpoint)->state == CORE_INSTANCE_ABSENT &&
+                     core_device_usable(device) && device->hold != CORE_HOLD_NONE;
+        coming += taken || room_coming(core, device, endpoint);
+    }
+    return coming;
+}
+
+/* For one instance more: place it, or set free the memory or the device for it. */
+static bool reach(struct core *core, struct endpoint *endpoint)
+{
+    struct device *device = place_find(core, endpoint);
+    if (device != NULL) {
+        struct core_explanation explanation =
+            core_explain_begin(core, CORE_WHAT_PLACE, CORE_REASON_DEMAND, device, NULL, endpoint);
+        if (!core_may_move(core)) {
+            core_explain_advice(core, &endpoint->advice, explanation);
+            return false;
+        }
+        core_instance_place(core, device, endpoint);
+        core_explain(core, &explanation);
+        return true;
+    }
+    for (size_t i = 0; i < core->device_count && core_may_move(core); i++) {
+        device = core->devices[i];
+        if (fit_of(core, device, endpoint) == FIT_MEMORY && !room_coming(core, device, endpoint) &&
+            make_room(core, device, endpoint)) {
+            return true;
+        }
+    }
+    return take_from_lease(core, endpoint);
+}
+
+static enum core_reason why_lacking(const struct core *core, const struct endpoint *endpoint)
+{
+    enum core_reason reason = CORE_REASON_DEMAND;
+    for (size_t i = 0; i < core->device_count; i++) {
+        enum fit fit = fit_of(core, core->devices[i], endpoint);
+        if (fit == FIT_MEMORY) {
+            return CORE_REASON_NO_DEVICE_MEMORY;
+        }
+        if (fit == FIT_NEIGHBOUR) {
+            reason = CORE_REASON_NEIGHBOUR_SLO;
+        }
+    }
+    return reason;
+}
+
+static void satisfy(struct core *core, struct endpoint *endpoint)
+{
+    uint32_t coming = capacity_coming(core, endpoint);
+    endpoint->lacks = CORE_REASON_NONE;
+    while (endpoint->placed + coming < endpoint->needed) {
+        uint32_t placed = endpoint->placed;
+        if (!reach(core, endpoint)) {
+            endpoint->lacks = why_lacking(core, endpoint);
+            return;
+        }
+        coming += endpoint->placed == placed;
+    }
+    endpoint->advice = 0;
+}
+
+/* What is being removed makes room for something that is needed, not for parking. */
+static bool has_removing(const struct core *core, const struct device *device)
+{
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        if (core_instance_of(device, core->endpoints[i])->state == CORE_INSTANCE_REMOVING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void park(struct core *core, struct endpoint *endpoint)
+{
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
+        if (endpoint->placed < endpoint->spec.devices_max && !has_removing(core, device) &&
+            fit_of(core, device, endpoint) == FIT_YES) {
+            core_instance_place(core, device, endpoint);
+        }
+    }
+}
+
+void core_placement_plan(struct core *core)
+{
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        if (!core->ranked[i]->removing) {
+            satisfy(core, core->ranked[i]);
+        }
+    }
+    for (size_t i = 0; i < core->endpoint_count && core_may_move(core); i++) {
+        if (!core->ranked[i]->removing) {
+            park(core, core->ranked[i]);
+        }
+    }
+}

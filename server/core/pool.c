@@ -1,0 +1,226 @@
+/* pool.c: the table of devices: health, cordons, moves, and what is kept for serving. */
+#include <stdlib.h>
+
+#include "server/core/state.h"
+
+bool core_device_usable(const struct device *device)
+{
+    return (device->health == CORE_HEALTH_OK || device->health == CORE_HEALTH_SLOW) &&
+           !device->cordoned && !device->occupied && device->reclaim_by_ns == 0;
+}
+
+uint64_t core_device_memory_used(const struct core *core, const struct device *device)
+{
+    uint64_t lease = device->lease != NULL ? device->lease->spec.memory_bytes : 0;
+    return core_add_u64(lease, core_instances_memory(core, device));
+}
+
+uint32_t core_pool_matching(const struct core *core, uint32_t kinds_mask)
+{
+    uint32_t matching = 0;
+    for (size_t i = 0; i < core->device_count; i++) {
+        matching += (kinds_mask >> core->devices[i]->kind) & 1;
+    }
+    return matching;
+}
+
+bool core_device_rested(const struct core *core, const struct device *device)
+{
+    return !device->moved || core->now_ns - device->moved_ns >= core_hold_ns(core);
+}
+
+static uint32_t moves_capacity(const struct core *core)
+{
+    return core->config.moves_per_hour + core->config.moves_extra;
+}
+
+uint32_t core_device_moves(const struct core *core, const struct device *device)
+{
+    uint32_t moves = 0;
+    for (uint32_t i = 0; i < device->move_count; i++) {
+        moves += core->now_ns - device->moves[i] < HOUR_NS;
+    }
+    return moves;
+}
+
+void core_device_count_move(struct core *core, struct device *device)
+{
+    uint32_t capacity = moves_capacity(core);
+    device->moves[device->move_next] = core->now_ns;
+    device->move_next = (device->move_next + 1) % capacity;
+    device->move_count += device->move_count < capacity;
+    device->moved = true;
+    device->moved_ns = core->now_ns;
+}
+
+void core_device_keep(struct core *core, struct device *device, uint64_t endpoint)
+{
+    device->kept = true;
+    device->kept_for = endpoint;
+    core->dirty = true;
+}
+
+void core_device_unkeep(struct core *core, struct device *device)
+{
+    core->dirty |= device->kept;
+    device->kept = false;
+    device->kept_for = 0;
+}
+
+void core_device_destroy(struct device *device)
+{
+    if (device != NULL) {
+        free(device->instances);
+        free(device->moves);
+        free(device);
+    }
+}
+
+static struct device *device_create(const struct core *core, const struct core_device_spec *spec)
+{
+    struct device *device = calloc(1, sizeof *device);
+    if (device == NULL) {
+        return NULL;
+    }
+    device->instances = calloc(core->slot_capacity, sizeof *device->instances);
+    device->moves = calloc(moves_capacity(core), sizeof *device->moves);
+    if (device->instances == NULL || device->moves == NULL) {
+        core_device_destroy(device);
+        return NULL;
+    }
+    device->id = spec->device;
+    device->kind = spec->kind;
+    device->memory_bytes = spec->memory_bytes != 0 ? spec->memory_bytes : UINT64_MAX;
+    device->sampled_ns = core->now_ns;
+    device->served_ns = NEVER_NS;
+    device->hot_since_ns = NEVER_NS;
+    device->cool_since_ns = core->now_ns;
+    return device;
+}
+
+static enum core_reason device_add(struct core *core, const struct core_device_spec *spec)
+{
+    if (spec->device == 0 || spec->kind >= CORE_KINDS_MAX) {
+        return CORE_REASON_INVALID;
+    }
+    if (core_device_get(core, spec->device) != NULL) {
+        return CORE_REASON_DUPLICATE;
+    }
+    if (core->device_count >= CORE_DEVICES_MAX) {
+        return CORE_REASON_TABLE_FULL;
+    }
+    struct device *device = device_create(core, spec);
+    if (device == NULL || core_table_reserve((void ***)&core->devices, &core->device_capacity,
+                                             core->device_count + 1) < 0) {
+        core_device_destroy(device);
+        return CORE_REASON_NO_MEMORY;
+    }
+    core_device_insert(core, device);
+    core_ledger_open(core, device);
+    return CORE_REASON_NONE;
+}
+
+static void device_remove(struct core *core, struct device *device)
+{
+    core_device_lose(core, device, CORE_REASON_DEVICE_REMOVED);
+    core_ledger_retire(core, device);
+    core_device_erase(core, device);
+    core_device_destroy(device);
+}
+
+/* Back in the pool only after a look: nobody may still use it. */
+static void device_recover(struct core *core, struct device *device)
+{
+    if (device->health == CORE_HEALTH_OK || device->health == CORE_HEALTH_SLOW) {
+        return;
+    }
+    core_ledger_update(core, device);
+    device->health = CORE_HEALTH_OK;
+    core_device_verify(core, device, CORE_REASON_DEVICE_FAILED);
+}
+
+static void device_reclaim(struct core *core, struct device *device, uint64_t by_ns)
+{
+    device->reclaim_by_ns = by_ns;
+    if (by_ns == 0) {
+        return;
+    }
+    core_device_promise(device, NULL);
+    core_device_unkeep(core, device);
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        core_instance_remove(core, device, core->endpoints[i]);
+    }
+    struct lease *lease = device->lease;
+    if (device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD) {
+        enum core_rung rung = lease->spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE;
+        struct core_explanation explanation =
+            core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_RECLAIM, device, lease, NULL);
+        explanation.rung = rung;
+        explanation.deadline_ns = by_ns;
+        core_explain(core, &explanation);
+        core_device_revoke(core, device, rung, CORE_REASON_RECLAIM);
+        core_lease_lost_device(core, lease, CORE_REASON_RECLAIM);
+    }
+}
+
+static void device_slow(struct device *device, bool on)
+{
+    if (device->health == CORE_HEALTH_OK || device->health == CORE_HEALTH_SLOW) {
+        device->health = on ? CORE_HEALTH_SLOW : CORE_HEALTH_OK;
+    }
+}
+
+static void device_occupied(struct core *core, struct device *device, bool on)
+{
+    device->occupied = on;
+    core_ledger_update(core, device);
+}
+
+static void device_event(struct core *core, struct device *device, const struct core_event *event)
+{
+    switch (event->kind) {
+    case CORE_EVENT_DEVICE_REMOVED:
+        device_remove(core, device);
+        break;
+    case CORE_EVENT_DEVICE_FAILED:
+        if (device->health != CORE_HEALTH_FAILED) {
+            core_device_lose(core, device, CORE_REASON_DEVICE_FAILED);
+        }
+        break;
+    case CORE_EVENT_DEVICE_RECOVERED:
+        device_recover(core, device);
+        break;
+    case CORE_EVENT_DEVICE_SLOW:
+        device_slow(device, event->device_flag.on);
+        break;
+    case CORE_EVENT_DEVICE_CORDONED:
+        device->cordoned = event->device_flag.on;
+        break;
+    case CORE_EVENT_DEVICE_OCCUPIED:
+        device_occupied(core, device, event->device_flag.on);
+        break;
+    case CORE_EVENT_DEVICE_RECLAIM_BY:
+        device_reclaim(core, device, event->device_time.by_ns);
+        break;
+    default:
+        assert(false);
+    }
+}
+
+void core_pool_event(struct core *core, const struct core_event *event)
+{
+    core->dirty = true;
+    if (event->kind == CORE_EVENT_DEVICE_ADDED) {
+        enum core_reason reason = device_add(core, &event->device_added);
+        if (reason != CORE_REASON_NONE) {
+            core_emit_reject(core, event->device_added.device, 0, 0, reason);
+        }
+        return;
+    }
+    struct device *device = core_device_get(core, event->device.device);
+    if (device == NULL) {
+        core_emit_reject(core, event->device.device, 0, 0, CORE_REASON_UNKNOWN);
+        return;
+    }
+    device_event(core, device, event);
+}

@@ -1,0 +1,280 @@
+/* state.h: what the files of the core share. Not for others: they include core.h.
+ * Pointers link objects but never order anything: tables are sorted by id.
+ * One writer: hold and lease of a device change only in hold.c, a lease's state only in lease.c,
+ * an instance's only in instance.c, accounts only in ledger.c. */
+#ifndef TIDEPOOL_CORE_STATE_H
+#define TIDEPOOL_CORE_STATE_H
+
+#include <assert.h>
+
+#include "server/core/core.h"
+
+#define SECOND_NS UINT64_C(1000000000)
+#define HOUR_NS (3600 * SECOND_NS)
+#define NEVER_NS UINT64_MAX
+
+struct instance {
+    enum core_instance_state state;
+    uint64_t action;   /* PLACE or REMOVE that is not answered yet */
+    uint64_t until_ns; /* its time-out; when absent: do not place before */
+    uint32_t failures; /* in a row */
+};
+
+struct lease;
+
+struct device {
+    uint64_t id;
+    uint32_t kind;
+    uint64_t memory_bytes;
+    enum core_health health;
+    bool cordoned, occupied;
+    uint64_t reclaim_by_ns;
+
+    /* Towards leases. */
+    enum core_hold hold;
+    struct lease *lease; /* set unless hold is NONE; NULL too while a recovered one is verified */
+    struct lease *promised; /* is granted to this one next */
+    uint64_t generation;
+    uint64_t action;      /* the GRANT, REVOKE, KILL or VERIFY that is awaited */
+    uint64_t deadline_ns; /* of that */
+    enum core_rung rung;  /* of the revoke that runs */
+    uint64_t revoked_ns, granted_ns;
+    bool kept;         /* for serving */
+    uint64_t kept_for; /* endpoint */
+
+    /* Moves that the core chose: a ring of the last hour's times, moves_capacity long. */
+    uint64_t *moves;
+    uint32_t move_next, move_count;
+    bool moved;
+    uint64_t moved_ns;
+
+    /* Towards endpoints. */
+    struct instance *instances; /* [core->slot_capacity], by the endpoint's slot */
+    uint64_t utilisation_ppm;
+    uint64_t sampled_ns, served_ns;
+    uint64_t hot_since_ns, cool_since_ns; /* NEVER_NS: not now */
+    bool lending;                         /* a burst is served from a granted device */
+
+    /* Ledger. */
+    uint64_t added_ns;
+    enum core_account account;
+    uint64_t account_since_ns, account_open_ns; /* open: of this stay, not yet covered by samples */
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    uint64_t slices;
+    uint32_t handovers;
+
+    uint64_t advice; /* what was last explained without being done */
+    bool picked;     /* scratch of the planner */
+};
+
+struct endpoint {
+    struct core_endpoint_spec spec;
+    uint32_t slot;
+    bool removing;
+    uint64_t service_ns[CORE_KINDS_MAX][CORE_BATCH_SIZES];
+    uint64_t rate_fast_milli, rate_slow_milli; /* requests per second x 1000 */
+    uint64_t observed_ns;                      /* device time a request took, from samples */
+    uint64_t sampled_ns;
+    uint64_t demand_milli;
+    uint32_t needed;
+    uint64_t lower_since_ns; /* NEVER_NS: demand is not under the lower threshold */
+    uint64_t danger_until_ns;
+    uint32_t danger_needed;
+    uint64_t projected_wait_ns;
+    uint32_t placed, ready; /* instances PLACING or READY, and READY; kept by instance.c */
+    uint32_t taken;         /* scratch of the planner: instances that its plan would remove */
+    enum core_reason lacks;
+    uint64_t advice;
+};
+
+struct lease {
+    struct core_lease_spec spec;
+    enum core_lease_state state;
+    enum core_reason reason;
+    uint64_t since_ns, queued_ns;
+    uint64_t sequence;
+    uint32_t held, leaving, promised; /* devices by phase; kept by hold.c */
+    bool pause_wanted;
+    uint64_t retry_ns;
+    uint32_t failures;
+    uint64_t run, generation; /* first and last grant of this run */
+    uint64_t step, checkpointed_step;
+    uint64_t training_ns, provisional_ns, lost_ns;
+    uint32_t revokes, runs;
+    int64_t rank; /* priority with age, while planning */
+    uint32_t position;
+    uint32_t picked; /* scratch of the planner: devices that its plan would take from it */
+    uint32_t told_held;
+    enum core_lease_state told_state;
+    bool told;
+    uint64_t advice;
+};
+
+struct core {
+    struct core_config config;
+    uint64_t now_ns;
+    enum core_mode mode;
+    bool hold, reconciled;
+    bool dirty; /* something changed that the planner may care about */
+    uint64_t due_ns, timer_ns;
+
+    struct device **devices;
+    size_t device_count, device_capacity;
+    struct endpoint **endpoints;
+    size_t endpoint_count, endpoint_capacity;
+    struct endpoint **ranked; /* by priority; rebuilt when endpoints change */
+    uint32_t slot_capacity;
+    struct lease **leases;
+    struct lease **queue; /* scratch of the planner, as long as leases */
+    size_t lease_count, lease_capacity, ended_count;
+
+    uint64_t sequence;   /* of leases */
+    uint64_t generation; /* of grants */
+    uint64_t action_id, hash;
+    struct core_action *actions;
+    size_t action_count, action_max;
+
+    struct core_explanation *explanations;
+    uint64_t explanation_id;
+
+    uint64_t retired_ns[CORE_ACCOUNT_COUNT], retired_elapsed_ns,
+        retired_slices; /* removed devices */
+    uint64_t lost_ns, unbooked_ns;
+    uint64_t handovers[CORE_RUNG_COUNT];
+    uint64_t handover_cost_ns; /* average of the last ones; UINT64_MAX never */
+    uint32_t scale_wanted, scale_have;
+    bool scale_told;
+};
+
+/* ---- number.c ---- */
+uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by); /* floor; saturates; by > 0 */
+uint64_t core_add_u64(uint64_t a, uint64_t b);                        /* saturates */
+/* One step of an average over `window`; `weight` is the age of the sample. */
+uint64_t core_average_u64(uint64_t average, uint64_t sample, uint64_t weight, uint64_t window);
+uint64_t core_hash_u64(uint64_t hash, uint64_t value);
+uint64_t core_secret(const uint64_t seed[2], uint64_t epoch, uint64_t generation);
+
+/* ---- action.c: the only writer of the action buffer ---- */
+struct core_action *core_emit(struct core *core, enum core_action_kind kind);
+void core_emit_reject(struct core *core, uint64_t device, uint64_t endpoint, uint64_t lease,
+                      enum core_reason reason);
+void core_hash_actions(struct core *core);
+
+/* ---- table.c: sorted by id ---- */
+struct device *core_device_get(const struct core *core, uint64_t id);
+struct endpoint *core_endpoint_get(const struct core *core, uint64_t id);
+struct lease *core_lease_get(const struct core *core, uint64_t id);
+int core_table_reserve(void ***table, size_t *capacity, size_t count);
+void core_device_insert(struct core *core, struct device *device);
+void core_device_erase(struct core *core, struct device *device);
+int core_endpoint_insert(struct core *core, struct endpoint *endpoint); /* -1: no memory */
+void core_endpoint_erase(struct core *core, struct endpoint *endpoint);
+void core_endpoint_rank(struct core *core);
+int core_lease_insert(struct core *core, struct lease *lease);
+void core_lease_erase(struct core *core, struct lease *lease);
+
+/* ---- hold.c ---- */
+void core_hold_event(struct core *core, const struct core_event *event);
+void core_device_lose(struct core *core, struct device *device, enum core_reason reason);
+void core_device_promise(struct device *device, struct lease *lease); /* NULL: to nobody */
+void core_device_grant(struct core *core, struct device *device, struct lease *lease,
+                       enum core_reason reason);
+void core_device_revoke(struct core *core, struct device *device, enum core_rung rung,
+                        enum core_reason reason);
+void core_device_killing(struct core *core, struct device *device, uint64_t action);
+void core_device_verify(struct core *core, struct device *device, enum core_reason reason);
+void core_device_quarantine(struct core *core, struct device *device, enum core_reason reason);
+void core_device_restore(struct core *core, struct device *device, struct lease *lease,
+                         uint64_t generation, bool alive);
+void core_device_overdue(struct core *core, struct device *device);
+
+/* ---- pool.c ---- */
+bool core_device_usable(const struct device *device); /* for something new */
+uint64_t core_device_memory_used(const struct core *core, const struct device *device);
+bool core_device_rested(const struct core *core, const struct device *device); /* hold time over */
+uint32_t core_device_moves(const struct core *core, const struct device *device); /* last hour */
+void core_device_count_move(struct core *core, struct device *device);
+void core_device_keep(struct core *core, struct device *device, uint64_t endpoint);
+void core_device_unkeep(struct core *core, struct device *device);
+uint32_t core_pool_matching(const struct core *core, uint32_t kinds_mask);
+void core_pool_event(struct core *core, const struct core_event *event);
+void core_device_destroy(struct device *device);
+
+/* ---- instance.c ---- */
+struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint);
+bool core_instance_serves(const struct instance *instance); /* PLACING or READY */
+uint32_t core_instances_present(const struct core *core, const struct device *device);
+uint64_t core_instances_memory(const struct core *core, const struct device *device);
+uint32_t core_instances_ready(const struct core *core, const struct device *device);
+void core_instance_place(struct core *core, struct device *device, struct endpoint *endpoint);
+void core_instance_remove(struct core *core, struct device *device, struct endpoint *endpoint);
+void core_instance_vanish(struct core *core, struct device *device, struct endpoint *endpoint);
+void core_instances_vanish(struct core *core, struct device *device);
+void core_instance_overdue(struct core *core, struct device *device, struct endpoint *endpoint);
+void core_instance_event(struct core *core, const struct core_event *event);
+
+/* ---- demand.c ---- */
+void core_demand_event(struct core *core, const struct core_event *event);
+void core_demand_refresh(struct core *core);                      /* what time alone changes */
+uint64_t core_endpoint_batch_ns(const struct endpoint *endpoint); /* of one request alone */
+bool core_device_hot(const struct core *core, const struct device *device);  /* long enough */
+bool core_device_cool(const struct core *core, const struct device *device); /* long enough */
+uint64_t core_hold_ns(const struct core *core);
+struct endpoint *core_device_busiest(const struct core *core, const struct device *device);
+
+/* ---- lease.c ---- */
+void core_lease_event(struct core *core, const struct core_event *event);
+void core_lease_lost_device(struct core *core, struct lease *lease, enum core_reason reason);
+void core_lease_settle(struct core *core, struct lease *lease); /* after a device has left it */
+void core_lease_kill(struct core *core, struct lease *lease, struct device *overdue);
+void core_lease_started(struct core *core, struct lease *lease);
+void core_lease_restored(struct core *core);
+void core_lease_overdue(struct core *core, struct lease *lease);
+void core_lease_grant_failed(struct core *core, struct lease *lease, enum core_reason reason);
+void core_leases_tell(struct core *core);
+void core_leases_forget(struct core *core);
+bool core_lease_wants_more(const struct lease *lease);
+
+/* ---- placement.c ---- */
+bool core_may_move(const struct core *core);
+void core_placement_plan(struct core *core);
+/* Every endpoint with an instance there could do with one fewer. */
+bool core_device_spare(const struct core *core, const struct device *device);
+uint64_t core_victim_cost(const struct core *core, const struct device *device);
+/* Takes one device from its elastic lease for something more urgent, and says why. */
+void core_shrink(struct core *core, struct device *device, enum core_reason reason,
+                 struct core_explanation *explanation);
+
+/* ---- queue.c: the minimums of waiting leases; returns the kinds that nothing may overtake on */
+uint32_t core_queue_plan(struct core *core);
+bool core_device_must_empty(const struct core *core, const struct device *device,
+                            const struct lease *lease);
+bool core_device_empty(struct core *core, struct device *device); /* true: it is, already */
+
+/* ---- planner.c ---- */
+void core_plan(struct core *core);
+
+/* ---- ledger.c ---- */
+void core_ledger_open(struct core *core, struct device *device);
+void core_ledger_update(struct core *core, struct device *device); /* accrues, chooses account */
+void core_ledger_book(struct core *core, struct device *device, uint64_t amount_ns,
+                      enum core_account to);
+void core_ledger_retire(struct core *core, struct device *device);
+void core_ledger_keep(struct core *core, struct lease *lease, uint64_t step,
+                      uint64_t checkpointed_step);
+void core_ledger_lose(struct core *core, struct lease *lease);
+void core_ledger_kept_all(struct core *core, struct lease *lease);
+
+/* ---- explain.c ---- */
+/* Begins an explanation about these objects, with their figures filled in. */
+struct core_explanation core_explain_begin(const struct core *core, enum core_what what,
+                                           enum core_reason reason, const struct device *device,
+                                           const struct lease *lease,
+                                           const struct endpoint *endpoint);
+void core_explain_victim(struct core_explanation *explanation, const struct device *device,
+                         uint64_t cost_ns, bool chosen);
+void core_explain(struct core *core, const struct core_explanation *explanation);
+/* The same for something that mode or hold forbids; once as long as `memo` stays. */
+void core_explain_advice(struct core *core, uint64_t *memo, struct core_explanation explanation);
+
+#endif

@@ -1,0 +1,134 @@
+/* views.c: copies of the state for those who show it. */
+#include <string.h>
+
+#include "server/core/state.h"
+
+static void device_view(const struct core *core, const struct device *device,
+                        struct core_device_view *ret_view)
+{
+    bool timed = device->hold != CORE_HOLD_NONE && device->hold != CORE_HOLD_HELD;
+    *ret_view = (struct core_device_view){
+        .device = device->id,
+        .kind = device->kind,
+        .memory_bytes = device->memory_bytes,
+        .memory_used_bytes = core_device_memory_used(core, device),
+        .health = device->health,
+        .cordoned = device->cordoned,
+        .occupied = device->occupied,
+        .reclaim_by_ns = device->reclaim_by_ns,
+        .hold = device->hold,
+        .lease = device->lease != NULL ? device->lease->spec.lease : 0,
+        .promised = device->promised != NULL ? device->promised->spec.lease : 0,
+        .generation = device->generation,
+        .deadline_ns = timed ? device->deadline_ns : 0,
+        .yield = device->lease != NULL && device->lease->spec.in_process,
+        .kept_for_serving = device->kept,
+        .instances_ready = core_instances_ready(core, device),
+        .utilisation_permille = (uint32_t)(device->utilisation_ppm / 1000),
+        .account = device->account,
+        .slices = device->slices,
+        .handovers = device->handovers,
+    };
+    memcpy(ret_view->account_ns, device->account_ns, sizeof ret_view->account_ns);
+    ret_view->account_ns[device->account] += core->now_ns - device->account_since_ns;
+}
+
+bool core_device_at(const struct core *core, size_t index, struct core_device_view *ret_view)
+{
+    if (index >= core->device_count) {
+        return false;
+    }
+    device_view(core, core->devices[index], ret_view);
+    return true;
+}
+
+bool core_device_find(const struct core *core, uint64_t device, struct core_device_view *ret_view)
+{
+    const struct device *found = core_device_get(core, device);
+    if (found != NULL) {
+        device_view(core, found, ret_view);
+    }
+    return found != NULL;
+}
+
+static void endpoint_view(const struct endpoint *endpoint, struct core_endpoint_view *ret_view)
+{
+    *ret_view = (struct core_endpoint_view){
+        .spec = endpoint->spec,
+        .demand_milli = (uint32_t)endpoint->demand_milli,
+        .devices_needed = endpoint->needed,
+        .instances_ready = endpoint->ready,
+        .instances_placing = endpoint->placed - endpoint->ready,
+        .projected_wait_ns = endpoint->projected_wait_ns,
+        .rate_milli = endpoint->rate_fast_milli,
+        .reason = endpoint->lacks,
+        .removing = endpoint->removing,
+    };
+}
+
+bool core_endpoint_at(const struct core *core, size_t index, struct core_endpoint_view *ret_view)
+{
+    if (index >= core->endpoint_count) {
+        return false;
+    }
+    endpoint_view(core->endpoints[index], ret_view);
+    return true;
+}
+
+bool core_endpoint_find(const struct core *core, uint64_t endpoint,
+                        struct core_endpoint_view *ret_view)
+{
+    const struct endpoint *found = core_endpoint_get(core, endpoint);
+    if (found != NULL) {
+        endpoint_view(found, ret_view);
+    }
+    return found != NULL;
+}
+
+static void lease_view(const struct lease *lease, struct core_lease_view *ret_view)
+{
+    *ret_view = (struct core_lease_view){
+        .spec = lease->spec,
+        .state = lease->state,
+        .reason = lease->reason,
+        .devices = lease->held,
+        .devices_leaving = lease->leaving,
+        .position = lease->state == CORE_LEASE_WAITING ? lease->position : 0,
+        .run = lease->run,
+        .since_ns = lease->since_ns,
+        .step = lease->step,
+        .checkpointed_step = lease->checkpointed_step,
+        .training_ns = lease->training_ns,
+        .provisional_ns = lease->provisional_ns,
+        .lost_ns = lease->lost_ns,
+        .revokes = lease->revokes,
+        .runs = lease->runs,
+    };
+}
+
+bool core_lease_at(const struct core *core, size_t index, struct core_lease_view *ret_view)
+{
+    if (index >= core->lease_count) {
+        return false;
+    }
+    lease_view(core->leases[index], ret_view);
+    return true;
+}
+
+bool core_lease_find(const struct core *core, uint64_t lease, struct core_lease_view *ret_view)
+{
+    const struct lease *found = core_lease_get(core, lease);
+    if (found != NULL) {
+        lease_view(found, ret_view);
+    }
+    return found != NULL;
+}
+
+enum core_instance_state core_instance_find(const struct core *core, uint64_t endpoint,
+                                            uint64_t device)
+{
+    const struct device *found = core_device_get(core, device);
+    const struct endpoint *of = core_endpoint_get(core, endpoint);
+    bool known = found != NULL && of != NULL;
+    return known ? core_instance_of(found, of)->state : CORE_INSTANCE_ABSENT;
+}
