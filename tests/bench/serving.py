@@ -68,7 +68,7 @@ def tail(place, rounds, quick):
             for beside in ((True, False) if index % 2 == 0 else (False, True)):
                 server.cli("resume" if beside else "pause", job.id)
                 training.jobs.wait_state(server, job.id, "RUNNING" if beside else "PAUSED", 30)
-                p99[beside] = load.play(server, "dense", rate, seconds, seed=index)["p99_ms"]
+                p99[beside] = load.play(server, "dense", rate, seconds, seed=index)["latency_ms"]["p99"]
             values.append(p99[True] / p99[False] if name == "ratio" else p99[True] - p99[False])
         place.stop(server)
         found.append(figure("serve_p99_beside_training_" + name, values,
