@@ -25,9 +25,8 @@ def submit(place, server, name, hidden, micro_batch, features=1024, batch=None):
     """An endless job on one device."""
     found, labels = write_data(place.path("data"), features)
     return server.submit(jobs.specification(
-        name, found, labels, layers=[features, *hidden, 10], steps=10_000_000,
-        batch=batch or micro_batch * 4, micro_batch=micro_batch, devices="1:1",
-        checkpoint_steps=1_000_000))
+        name, found, labels, [features, *hidden, 10], steps=10_000_000,
+        batch=batch or micro_batch * 4, micro_batch=micro_batch, devices="1"))
 
 
 def wait_busy(server, job):

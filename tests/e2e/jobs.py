@@ -21,18 +21,28 @@ def write_digits(folder):
     return features, labels
 
 
-def digits_job(folder, steps, name="digits", hidden=(128,), **changes):
-    features, labels = write_digits(folder)
-    specification = {
+def specification(name, path, labels, layers, steps, batch, micro_batch, devices="1:2",
+                  every_steps=0, export=None):
+    made = {
         "name": name,
-        "model": {"kind": "mlp", "layers": [64, *hidden, 10], "activation": "relu"},
-        "data": {"features": features, "labels": labels, "held_out": 0.1},
+        "model": {"kind": "mlp", "layers": layers, "activation": "relu"},
+        "data": {"path": path, "labels": labels, "held_out": 0.1},
         "optimizer": {"kind": "adamw", "learning_rate": 0.001},
-        "batch": 256, "micro_batch": 32, "steps": steps, "seed": 7,
-        "checkpoint_steps": 50, "devices": "1:2",
+        "batch": batch, "micro_batch": micro_batch, "steps": steps, "seed": 7,
+        "checkpoint": {"every_steps": every_steps, "every_s": 0}, "devices": devices,
     }
-    specification.update(changes)
-    return specification
+    if export is not None:
+        made["export"] = {"repository": export, "name": name}
+    return made
+
+
+def digits_job(folder, steps, name="digits", hidden=(128,), every_steps=50, **changes):
+    """Trained on the handwritten digits; exported below the folder when all steps are done."""
+    features, labels = write_digits(folder)
+    made = specification(name, features, labels, [64, *hidden, 10], steps, 256, 32,
+                         every_steps=every_steps, export=os.path.join(folder, "exported"))
+    made.update(changes)
+    return made
 
 
 def state(server, job_id):

@@ -144,7 +144,7 @@ def test_an_unknown_key_of_a_job_names_the_nearest(training, tmp_path):
 
 def test_a_job_without_its_data_is_refused(training, tmp_path):
     specification = jobs.digits_job(tmp_path, 10)
-    specification["data"]["features"] = "/nowhere/features.npy"
+    specification["data"]["path"] = "/nowhere/features.npy"
     error = refused(training.submit, specification)
     assert "/nowhere/features.npy" in error.details()
 
@@ -165,7 +165,7 @@ def test_labels_of_another_length_are_refused(training, tmp_path):
 
 def test_a_loss_that_is_no_number_stops_the_job_and_keeps_the_checkpoint(training, tmp_path):
     specification = jobs.digits_job(tmp_path, 10_000, optimizer={
-        "kind": "sgd", "learning_rate": 1e30, "momentum": 0.9})
+        "kind": "sgd", "learning_rate": 1e6, "momentum": 0.9})
     job = training.submit(specification)
     failed = jobs.wait_state(training, job.id, "FAILED", 30 * harness.SLOWER)
     assert "step" in failed.reason and "loss" in failed.reason
@@ -189,7 +189,7 @@ def test_a_full_disk_delays_checkpoints_and_not_training(start, tmp_path):
     server = start(["identity_fp32"])
     small_disk(server, "4m")
     server.start()
-    job = server.submit(jobs.digits_job(tmp_path, 10_000_000, hidden=(64,), checkpoint_steps=20))
+    job = server.submit(jobs.digits_job(tmp_path, 10_000_000, hidden=(64,), every_steps=20))
     jobs.wait_step(server, job.id, 20, 30 * harness.SLOWER)
     filler = "/proc/%d/root%s/filler" % (server.process.pid, server.state)
     with open(filler, "wb", buffering=0) as file:
@@ -212,7 +212,7 @@ def test_a_full_disk_delays_checkpoints_and_not_training(start, tmp_path):
 
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_used(start, tmp_path):
     server = start([]).start()
-    job = server.submit(jobs.digits_job(tmp_path, 10_000_000, checkpoint_steps=100))
+    job = server.submit(jobs.digits_job(tmp_path, 10_000_000, every_steps=100))
     harness.wait_until(lambda: server.get_job(job.id).checkpointed_step >= 300,
                        60 * harness.SLOWER, "three checkpoints")
     server.kill()
