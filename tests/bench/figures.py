@@ -54,7 +54,7 @@ GOALS = {
 def bootstrap(rounds, measure=statistics.median, count=2000):
     """The 95 % interval of `measure` over the rounds, by resampling them (always the same)."""
     if len(rounds) < 2:
-        return rounds[0], rounds[0]
+        return measure(rounds), measure(rounds)
     order = random.Random(1)
     values = sorted(measure(order.choices(rounds, k=len(rounds))) for _ in range(count))
     return values[int(0.025 * count)], values[int(0.975 * count) - 1]
@@ -92,3 +92,12 @@ def figure(name, rounds, how, measure=statistics.median):
 def quantile(values, share):
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def pooled(name, samples, share, how):
+    """A quantile of all samples together; `samples` has one list a round."""
+    def measure(rounds):
+        return quantile([value for values in rounds for value in values], share)
+    low, high = bootstrap(samples, measure, 300)
+    return Figure(name, [quantile(values, share) for values in samples], measure(samples), low,
+                  high, how)

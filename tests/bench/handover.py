@@ -4,7 +4,7 @@ import time
 
 import process
 import training
-from figures import figure, quantile
+from figures import figure, pooled
 from kserve import identity_request, statistics, stub
 
 
@@ -17,7 +17,7 @@ def handover(place, rounds, quick):
     training.wait_busy(server, job)
     calls = stub(server)
     order = random.Random(3)
-    p50s, p99s, shares, all_ms = [], [], [], []
+    samples, shares = [], []
     for _ in range(rounds):
         waits, inside = [], 0
         for _ in range(10 if quick else 80):
@@ -29,16 +29,12 @@ def handover(place, rounds, quick):
             assert after.count == before.count + 1
             waits.append((after.ns - before.ns) / 1e6)
             inside += server.list_devices()[0].slices - slices
-        all_ms += waits
-        p50s.append(quantile(waits, 0.5))
-        p99s.append(quantile(waits, 0.99))
+        samples.append(waits)
         shares.append(inside / len(waits))
-    how = "%d requests one by one at random times, queue time from ModelStatistics" % (
-        len(all_ms) // rounds)
-    print("   of all %d: p50 %.3f p90 %.3f p99 %.3f max %.3f ms" % (
-        len(all_ms), *(quantile(all_ms, q) for q in (0.5, 0.9, 0.99)), max(all_ms)))
-    return [figure("handover_yield_p50_ms", p50s, how),
-            figure("handover_yield_p99_ms", p99s, how),
+    how = "%d requests one by one at random times in each round, time in the queue from " \
+          "ModelStatistics; the quantile of all of them" % len(samples[0])
+    return [pooled("handover_yield_p50_ms", samples, 0.5, how),
+            pooled("handover_yield_p99_ms", samples, 0.99, how),
             figure("handover_inside_share", shares, "batches that stopped a micro-batch ÷ "
                    "requests, by the device's count of slices")]
 
