@@ -46,35 +46,12 @@ int cli_call(struct cli *cli, const char *method, const ProtobufCMessage *reques
     }
     result = control_call(cli->client, method, request, cli_timeout_ns(cli), ret_message, error);
     if (result == -(int)ERROR_UNIMPLEMENTED) {
-        error_set(error, ERROR_UNIMPLEMENTED,
-                  "%s does not offer the control API; its address is another one (tidepoold says "
-                  "it when it starts), --server takes it", cli->address);
+        error_prefix(error,
+                     "%s does not offer this call of the control API; its address may be "
+                     "another one (tidepoold says it when it starts; --server takes it)",
+                     cli->address);
     }
     return result;
-}
-
-enum exit_code cli_exit_code(const struct error *error)
-{
-    switch (error->code) {
-    case ERROR_NONE:
-        return EXIT_OK;
-    case ERROR_UNAVAILABLE:
-        return EXIT_CONNECT;
-    case ERROR_DEADLINE_EXCEEDED:
-        return EXIT_TIMEOUT;
-    case ERROR_INVALID_ARGUMENT:
-    case ERROR_NOT_FOUND:
-    case ERROR_ALREADY_EXISTS:
-    case ERROR_PERMISSION_DENIED:
-    case ERROR_RESOURCE_EXHAUSTED:
-    case ERROR_FAILED_PRECONDITION:
-    case ERROR_ABORTED:
-    case ERROR_OUT_OF_RANGE:
-    case ERROR_UNAUTHENTICATED:
-        return EXIT_REFUSED;
-    default:
-        return EXIT_OTHER;
-    }
 }
 
 static int fail(struct cli *cli, const char *code, const char *text, int exit_code)
@@ -91,7 +68,7 @@ static int fail(struct cli *cli, const char *code, const char *text, int exit_co
 int cli_fail(struct cli *cli, const struct error *error)
 {
     int number = cli_signal(cli);
-    int exit_code = number != 0 ? EXIT_SIGNAL + number : (int)cli_exit_code(error);
+    int exit_code = number != 0 ? EXIT_SIGNAL + number : (int)exit_code_of(error);
     return fail(cli, error_code_name(error->code), error->text, exit_code);
 }
 
@@ -107,7 +84,8 @@ int cli_fail_usage(struct cli *cli, const char *format, ...)
 
 int cli_write_json(struct cli *cli, json_t *value)
 {
-    int result = value == NULL ? -1 : json_dumpf(value, stdout, JSON_INDENT(2));
+    int result =
+        value == NULL ? -1 : json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     putchar('\n');
     json_decref(value);
     cli->json_written = true;

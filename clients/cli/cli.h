@@ -3,7 +3,7 @@
  * Commands: a table per group (commands_*.c); `run` returns the exit code.
  * Output:   data to stdout, errors to stderr; with --json stdout always holds one valid JSON
  *           document, also on failure: {"error": {"code", "message", "exitCode"}}.
- * Exit:     enum exit_code, printed by `tidepool help`.
+ * Exit:     exit_code.h, printed by `tidepool help`.
  * Thread:   one. */
 #ifndef TIDEPOOL_CLI_CLI_H
 #define TIDEPOOL_CLI_CLI_H
@@ -12,18 +12,7 @@
 
 #include "clients/common/arguments.h"
 #include "clients/common/control.h"
-
-enum exit_code {
-    EXIT_OK = 0,
-    EXIT_JOB = 1,         /* the job that was waited for failed or was cancelled */
-    EXIT_USAGE = 2,       /* the command line is wrong */
-    EXIT_PREEMPTED = 121, /* the job was preempted and will not go on by itself */
-    EXIT_REFUSED = 122,   /* the server refused the request */
-    EXIT_CONNECT = 123,   /* no server could be reached, or it went away */
-    EXIT_TIMEOUT = 124,
-    EXIT_OTHER = 125,     /* another failure of Tidepool */
-    EXIT_SIGNAL = 128,    /* + the signal's number: 130 after Ctrl-C */
-};
+#include "clients/common/exit_code.h"
 
 /* Options; a command accepts those of its bits. */
 enum {
@@ -82,9 +71,9 @@ int cli_call(struct cli *cli, const char *method, const ProtobufCMessage *reques
 /* Ends a command: says the error and returns its exit code. */
 int cli_fail(struct cli *cli, const struct error *error);
 int cli_fail_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
-enum exit_code cli_exit_code(const struct error *error);
 
-/* Writes the one JSON document of the command; takes over `value`. Returns EXIT_OK or EXIT_OTHER. */
+/* Writes the one JSON document of the command; takes over `value`. Returns EXIT_OK or EXIT_OTHER.
+ */
 int cli_write_json(struct cli *cli, json_t *value);
 /* cli_write_json of a message. */
 int cli_write_message(struct cli *cli, const ProtobufCMessage *message);

@@ -19,8 +19,7 @@ static int devices_run(struct cli *cli)
         exit_code = cli_write_message(cli, &list->base);
     } else {
         printf("%-12s%-6s%-10s%-10s%-12s%-20s%9s%9s%10s%8s  %s\n", "DEVICE", "KIND", "CORES",
-               "MEMORY", "STATE", "JOB", "SERVING", "TRAINING", "HANDOVERS", "SLICES",
-               "ENDPOINTS");
+               "MEMORY", "STATE", "JOB", "SERVING", "TRAINING", "HANDOVERS", "SLICES", "ENDPOINTS");
         for (size_t i = 0; i < list->n_devices; i++) {
             const Tidepool__V1__Device *device = list->devices[i];
             struct text_small memory;
@@ -80,7 +79,8 @@ static int mode_run(struct cli *cli)
     return status_change(cli, "SetMode", &request.base);
 }
 
-/* ---- why ------------------------------------------------------------------------------------------- */
+/* ---- why
+ * ------------------------------------------------------------------------------------------- */
 
 static void victims_tell(const Tidepool__V1__Move *move)
 {
@@ -103,8 +103,9 @@ static void move_tell(const Tidepool__V1__Move *move)
     printf(": %s.\n", move->reason[0] != '\0' ? move->reason : "no reason recorded");
     if (move->endpoint[0] != '\0') {
         printf("      endpoint %s needed %.2f devices and had %u; a request would have waited "
-               "%.1f ms of the %.1f ms promised\n", move->endpoint, move->demand_devices,
-               move->ready_devices, move->projected_wait_ms, move->slo_ms);
+               "%.1f ms of the %.1f ms promised\n",
+               move->endpoint, move->demand_devices, move->ready_devices, move->projected_wait_ms,
+               move->slo_ms);
     }
     victims_tell(move);
 }
@@ -131,7 +132,8 @@ static int why_ask(struct cli *cli, Tidepool__V1__ExplainResponse **ret_story, s
     }
     return error_set(error, ERROR_NOT_FOUND,
                      "'%s' is no device, job or endpoint here; 'tidepool devices', 'tidepool "
-                     "jobs' and 'tidepool endpoints' list them", name);
+                     "jobs' and 'tidepool endpoints' list them",
+                     name);
 }
 
 static int why_run(struct cli *cli)
@@ -161,8 +163,7 @@ static const struct command commands[] = {
     {"devices", "", "what there is and what holds it", 0, 0, 0, devices_run},
     {"why", "[NAME]", "why a device, job or endpoint is where it is", 0, 1, OPTION_WHY, why_run},
     {"hold", "on|off", "stop all moves, or let them go on", 1, 1, OPTION_REASON, hold_run},
-    {"mode", "observe|advise|act", "only record moves, show them, or make them", 1, 1, 0,
-     mode_run},
+    {"mode", "observe|advise|act", "only record moves, show them, or make them", 1, 1, 0, mode_run},
 };
 const struct command_group commands_devices = {"Devices", commands,
                                                sizeof(commands) / sizeof(commands[0])};

@@ -33,7 +33,8 @@ static int endpoints_run(struct cli *cli)
     return exit_code;
 }
 
-/* ---- serve ------------------------------------------------------------------------------------------- */
+/* ---- serve
+ * ------------------------------------------------------------------------------------------- */
 
 struct endpoint_wait {
     const char *name;
@@ -151,7 +152,8 @@ static int unserve_run(struct cli *cli)
     return exit_code;
 }
 
-/* ---- infer --------------------------------------------------------------------------------------------- */
+/* ---- infer
+ * --------------------------------------------------------------------------------------------- */
 
 /* The whole of a file, or of stdin for "-". */
 static char *input_read(const char *path, size_t *ret_length, struct error *error)
@@ -200,8 +202,8 @@ static int infer_call(struct cli *cli, const Inference__ModelInferRequest *reque
 {
     ProtobufCMessage *message = NULL;
     int result = grpc_client_call(cli->client, INFER_PATH, &request->base,
-                                  &inference__model_infer_response__descriptor,
-                                  cli_timeout_ns(cli), &message, error);
+                                  &inference__model_infer_response__descriptor, cli_timeout_ns(cli),
+                                  &message, error);
     *ret_response = (Inference__ModelInferResponse *)message;
     return result;
 }
@@ -280,9 +282,9 @@ static int infer_write(struct cli *cli, const Inference__ModelInferResponse *res
         error.code = ERROR_INTERNAL; /* not refused by the server: a failure here */
         return cli_fail(cli, &error);
     }
-    return cli->options.json ? cli_write_json(cli, json_pack("{s:s}", "output",
-                                                             cli->options.output))
-                             : EXIT_OK;
+    return cli->options.json
+               ? cli_write_json(cli, json_pack("{s:s}", "output", cli->options.output))
+               : EXIT_OK;
 }
 
 static int infer_run(struct cli *cli)

@@ -12,12 +12,13 @@
 #define SPEC_BYTES_MAX (1u << 20)
 #define PROGRESS_INTERVAL_MS 500
 
-/* ---- waiting ------------------------------------------------------------------------------------- */
+/* ---- waiting
+ * ------------------------------------------------------------------------------------- */
 
 struct job_wait {
     const char *id;
-    json_t *last;      /* the job as JSON, for --json */
-    bool json, shown;  /* shown: a progress line stands on the terminal */
+    json_t *last;     /* the job as JSON, for --json */
+    bool json, shown; /* shown: a progress line stands on the terminal */
     bool over;
     Tidepool__V1__JobState state;
     char reason[512];
@@ -77,7 +78,7 @@ static int wait_report(struct cli *cli, struct job_wait *wait)
                 failed ? "failed" : "was cancelled", wait->reason[0] != '\0' ? ": " : "",
                 wait->reason);
     }
-    return finished ? EXIT_OK : EXIT_JOB;
+    return finished ? EXIT_OK : EXIT_FAILED;
 }
 
 int cli_wait_job(struct cli *cli, const char *job)
@@ -86,25 +87,30 @@ int cli_wait_job(struct cli *cli, const char *job)
     struct job_wait wait = {.id = job, .json = cli->options.json};
     uint64_t timeout_ns = (uint64_t)(cli->options.timeout_s * 1e9); /* 0: none */
     cli_catch_signals(cli);
-    int result = control_watch(cli->client, PROGRESS_INTERVAL_MS, timeout_ns, on_job_change, &wait,
-                               &error);
+    int result =
+        control_watch(cli->client, PROGRESS_INTERVAL_MS, timeout_ns, on_job_change, &wait, &error);
     if (wait.shown) {
         fprintf(stderr, "\n");
     }
     if (result == 0 && !wait.over) {
-        result = error_set(&error, ERROR_UNAVAILABLE, "the server ended the watch before job %s "
-                           "was over", job);
+        result = error_set(&error, ERROR_UNAVAILABLE,
+                           "the server ended the watch before job %s "
+                           "was over",
+                           job);
     }
     if (result == 0) {
         return wait_report(cli, &wait);
     }
     json_decref(wait.last);
-    error_prefix(&error, "job %s goes on without this command ('tidepool wait %s' waits again, "
-                 "'tidepool cancel %s' ends it)", job, job, job);
+    error_prefix(&error,
+                 "job %s goes on without this command ('tidepool wait %s' waits again, "
+                 "'tidepool cancel %s' ends it)",
+                 job, job, job);
     return cli_fail(cli, &error);
 }
 
-/* ---- submit --------------------------------------------------------------------------------------- */
+/* ---- submit
+ * --------------------------------------------------------------------------------------- */
 
 /* Checks that the file holds one JSON object here, where the file's name is known; what is in it
  * the server checks. Returns its text. */
@@ -161,7 +167,8 @@ static int submit_run(struct cli *cli)
     return exit_code;
 }
 
-/* ---- the others ------------------------------------------------------------------------------------ */
+/* ---- the others
+ * ------------------------------------------------------------------------------------ */
 
 static int jobs_run(struct cli *cli)
 {

@@ -167,9 +167,8 @@ static int command_run(struct cli *cli, const struct command *command, int argc,
     }
     if (cli->argument_count < command->arguments_min ||
         cli->argument_count > command->arguments_max) {
-        return cli_fail_usage(cli, "wants '%s', got %zu argument%s; see --help",
-                              command->arguments, cli->argument_count,
-                              cli->argument_count == 1 ? "" : "s");
+        return cli_fail_usage(cli, "wants '%s', got %zu argument%s; see --help", command->arguments,
+                              cli->argument_count, cli->argument_count == 1 ? "" : "s");
     }
     if (cli->options.token == NULL) {
         cli->options.token = getenv("TIDEPOOL_TOKEN");

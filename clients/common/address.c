@@ -59,8 +59,7 @@ static int address_resolve_tcp(struct address *address, struct error *error)
     const char *port = NULL;
     if (address_split(address->text, host, sizeof(host), &port) < 0) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
-                         "address '%s': write HOST:PORT, [IPV6]:PORT or unix:PATH",
-                         address->text);
+                         "address '%s': write HOST:PORT, [IPV6]:PORT or unix:PATH", address->text);
     }
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *list = NULL;

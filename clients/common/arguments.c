@@ -134,8 +134,8 @@ static int argument_read(const struct arguments *arguments, int argc, char **arg
                          arguments->where, argument->name);
     }
     if (argument->kind == ARGUMENT_FLAG && value != NULL) {
-        return error_set(error, ERROR_INVALID_ARGUMENT, "%s: --%s takes no value",
-                         arguments->where, argument->name);
+        return error_set(error, ERROR_INVALID_ARGUMENT, "%s: --%s takes no value", arguments->where,
+                         argument->name);
     }
     if (argument->kind != ARGUMENT_FLAG && value == NULL) {
         if (*index + 1 >= argc) {

@@ -38,7 +38,7 @@ struct argument {
 struct arguments {
     const struct argument *table;
     size_t count;
-    uint32_t groups;  /* which of them are accepted here */
+    uint32_t groups;   /* which of them are accepted here */
     const char *where; /* for messages: the command's name */
 };
 

@@ -11,15 +11,14 @@
 int control_call(struct grpc_client *client, const char *method, const ProtobufCMessage *request,
                  uint64_t timeout_ns, void *ret_message, struct error *error)
 {
-    const ProtobufCMethodDescriptor *descriptor =
-        protobuf_c_service_descriptor_get_method_by_name(&tidepool__v1__control__descriptor,
-                                                         method);
+    const ProtobufCMethodDescriptor *descriptor = protobuf_c_service_descriptor_get_method_by_name(
+        &tidepool__v1__control__descriptor, method);
     assert(descriptor != NULL && descriptor->input == request->descriptor);
     char path[96];
     snprintf(path, sizeof(path), SERVICE "%s", method);
     ProtobufCMessage *message = NULL;
-    int result = grpc_client_call(client, path, request, descriptor->output, timeout_ns, &message,
-                                  error);
+    int result =
+        grpc_client_call(client, path, request, descriptor->output, timeout_ns, &message, error);
     if (result == 0) {
         memcpy(ret_message, &message, sizeof(message));
     }
@@ -59,10 +58,9 @@ int control_watch(struct grpc_client *client, uint32_t interval_ms, uint64_t tim
         if (now >= deadline) {
             return error_set(error, ERROR_DEADLINE_EXCEEDED, "time is up");
         }
-        int result = grpc_client_stream(client, SERVICE "Watch", &request.base,
-                                        &tidepool__v1__change__descriptor,
-                                        deadline == UINT64_MAX ? 0 : deadline - now,
-                                        on_watch_message, &watch, error);
+        int result = grpc_client_stream(
+            client, SERVICE "Watch", &request.base, &tidepool__v1__change__descriptor,
+            deadline == UINT64_MAX ? 0 : deadline - now, on_watch_message, &watch, error);
         if (result == -(int)ERROR_OUT_OF_RANGE && watch.revision != 0) {
             watch.revision = 0; /* forgotten: begin with all objects again */
         } else if (result != -(int)ERROR_RESOURCE_EXHAUSTED || watch.revision == 0) {

@@ -57,7 +57,8 @@ static bool client_sleep(struct grpc_client *client)
     uint64_t deadline = grpc_client_deadline_ns(client);
     uint64_t now = clock_now_ns();
     uint64_t left = deadline > now ? deadline - now : 0;
-    struct timespec time = {.tv_sec = (time_t)(left / NS_PER_S), .tv_nsec = (long)(left % NS_PER_S)};
+    struct timespec time = {.tv_sec = (time_t)(left / NS_PER_S),
+                            .tv_nsec = (long)(left % NS_PER_S)};
     int count = ppoll(entries, 2, deadline == UINT64_MAX ? NULL : &time, NULL);
     return count > 0 && entries[1].revents != 0;
 }
@@ -82,7 +83,8 @@ static int call_wait(struct grpc_client *client, struct waited_call *call, struc
     if (call->unreadable) {
         return error_set(error, ERROR_INTERNAL,
                          "the server's answer is no message of the type %s; client and server may "
-                         "be of different versions", call->type->name);
+                         "be of different versions",
+                         call->type->name);
     }
     if (call->stopped) {
         return 0;
@@ -101,10 +103,9 @@ static int call_run(struct grpc_client *client, const char *path, const Protobuf
                          length);
     }
     protobuf_c_message_pack(request, body);
-    uint64_t deadline =
-        timeout_ns == 0 ? UINT64_MAX : clock_add_ns(clock_now_ns(), timeout_ns);
-    int result = grpc_client_start(client, path, body, length, deadline, &handler, call, &call->id,
-                                   error);
+    uint64_t deadline = timeout_ns == 0 ? UINT64_MAX : clock_add_ns(clock_now_ns(), timeout_ns);
+    int result =
+        grpc_client_start(client, path, body, length, deadline, &handler, call, &call->id, error);
     if (result == 0) {
         result = call_wait(client, call, error);
     }
@@ -119,7 +120,8 @@ int grpc_client_call(struct grpc_client *client, const char *path, const Protobu
     struct waited_call call = {.type = response, .client = client};
     int result = call_run(client, path, request, timeout_ns, &call, error);
     if (result == 0 && call.response == NULL) {
-        result = error_set(error, ERROR_INTERNAL, "%s: the server answered without a message", path);
+        result =
+            error_set(error, ERROR_INTERNAL, "%s: the server answered without a message", path);
     }
     if (result == 0) {
         *ret_response = call.response;

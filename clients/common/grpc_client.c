@@ -151,7 +151,8 @@ static bool call_receive(struct grpc_client *client, struct client_call *call,
     return true;
 }
 
-/* ---- nghttp2's callbacks ---------------------------------------------------------------------- */
+/* ---- nghttp2's callbacks ----------------------------------------------------------------------
+ */
 
 static ssize_t on_read_body(nghttp2_session *session, int32_t stream_id, uint8_t *buffer,
                             size_t length, uint32_t *data_flags, nghttp2_data_source *source,
@@ -189,8 +190,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 {
     (void)flags;
     (void)user_data;
-    struct client_call *call =
-        nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
+    struct client_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
     if (call == NULL) {
         return 0;
     }
@@ -249,7 +249,8 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     return 0;
 }
 
-/* ---- the connection ---------------------------------------------------------------------------- */
+/* ---- the connection ----------------------------------------------------------------------------
+ */
 
 static int client_session_create(struct grpc_client *client)
 {
@@ -416,8 +417,10 @@ static int client_read(struct grpc_client *client, struct error *error)
         }
         ssize_t taken = nghttp2_session_mem_recv(client->session, input, (size_t)count);
         if (taken < 0) {
-            error_set(error, ERROR_UNAVAILABLE, "connection to %s: what answers there does not "
-                      "speak gRPC: %s", client->address.text, nghttp2_strerror((int)taken));
+            error_set(error, ERROR_UNAVAILABLE,
+                      "connection to %s: what answers there does not "
+                      "speak gRPC: %s",
+                      client->address.text, nghttp2_strerror((int)taken));
             return client_lose(client, error);
         }
         if ((size_t)count < sizeof(input)) {
@@ -471,8 +474,8 @@ int grpc_client_flush(struct grpc_client *client, struct error *error)
             client->output_start = client->output_length = 0;
             return 0;
         }
-        ssize_t count = send(client->fd, client->output + client->output_start, waiting,
-                             MSG_NOSIGNAL);
+        ssize_t count =
+            send(client->fd, client->output + client->output_start, waiting, MSG_NOSIGNAL);
         if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
             return 0;
         }
@@ -560,8 +563,10 @@ size_t grpc_client_calls_open(const struct grpc_client *client)
 }
 
 #define HEADER(name, value, length)                                                                \
-    {(uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof(name) - 1, (length),      \
-     NGHTTP2_NV_FLAG_NO_COPY_NAME}
+    {                                                                                              \
+        (uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), sizeof(name) - 1, (length),   \
+            NGHTTP2_NV_FLAG_NO_COPY_NAME                                                           \
+    }
 #define HEADER_LITERAL(name, value) HEADER(name, value, sizeof(value) - 1)
 
 static int32_t call_submit(struct grpc_client *client, struct client_call *call, const char *path)

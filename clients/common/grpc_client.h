@@ -25,9 +25,9 @@
 struct grpc_client;
 
 struct grpc_client_options {
-    const char *address;        /* see address.h */
-    const char *token;          /* NULL: none; sent as "authorization: Bearer TOKEN" */
-    uint32_t message_bytes_max; /* 0: GRPC_CLIENT_MESSAGE_BYTES_MAX */
+    const char *address;         /* see address.h */
+    const char *token;           /* NULL: none; sent as "authorization: Bearer TOKEN" */
+    uint32_t message_bytes_max;  /* 0: GRPC_CLIENT_MESSAGE_BYTES_MAX */
     uint64_t connect_timeout_ns; /* 0: 10 s */
 };
 

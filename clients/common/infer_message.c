@@ -12,7 +12,8 @@
 
 typedef Inference__ModelInferRequest__InferInputTensor input_tensor;
 
-/* ---- the request under construction -------------------------------------------------------------- */
+/* ---- the request under construction
+ * -------------------------------------------------------------- */
 
 static void request_release(Inference__ModelInferRequest *request)
 {
@@ -34,8 +35,7 @@ static int no_memory(struct error *error)
     return error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory for the request");
 }
 
-static int request_reserve(Inference__ModelInferRequest *request, size_t count,
-                           struct error *error)
+static int request_reserve(Inference__ModelInferRequest *request, size_t count, struct error *error)
 {
     request->inputs = calloc(count, sizeof(request->inputs[0]));
     request->raw_input_contents = calloc(count, sizeof(request->raw_input_contents[0]));
@@ -97,7 +97,8 @@ static int request_pack(const Inference__ModelInferRequest *request, unsigned ch
     return 0;
 }
 
-/* ---- from JSON -------------------------------------------------------------------------------------- */
+/* ---- from JSON
+ * -------------------------------------------------------------------------------------- */
 
 /* Where the elements of one tensor go, in order. */
 struct element_writer {
@@ -199,7 +200,8 @@ static int input_from_json(Inference__ModelInferRequest *request, const json_t *
         json_array_size(shape) > RANK_MAX) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "inputs[%zu]: wants \"name\", \"datatype\", \"shape\" (at most %d "
-                         "dimensions) and \"data\" (a list)", index, RANK_MAX);
+                         "dimensions) and \"data\" (a list)",
+                         index, RANK_MAX);
     }
     struct element_writer writer = {.name = name, .datatype = tensor_datatype_find(type_name)};
     if (writer.datatype == NULL) {
@@ -242,7 +244,8 @@ int infer_request_from_json(const json_t *object, const char *model, unsigned ch
     if (!json_is_array(inputs) || count == 0 || count > TENSORS_MAX) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "request: wants {\"inputs\": [{\"name\", \"shape\", \"datatype\", "
-                         "\"data\"}, …]} with 1 to %d inputs", TENSORS_MAX);
+                         "\"data\"}, …]} with 1 to %d inputs",
+                         TENSORS_MAX);
     }
     request.model_name = (char *)(uintptr_t)model;
     if (id != NULL) {
@@ -259,7 +262,8 @@ int infer_request_from_json(const json_t *object, const char *model, unsigned ch
     return result;
 }
 
-/* ---- from metadata ---------------------------------------------------------------------------------- */
+/* ---- from metadata
+ * ---------------------------------------------------------------------------------- */
 
 static double unit_next(uint64_t *state)
 {
@@ -324,7 +328,8 @@ int infer_request_from_metadata(const Inference__ModelMetadataResponse *metadata
     return result;
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------ */
+/* ---- answers
+ * ------------------------------------------------------------------------------------------ */
 
 /* One element, which moves *position on; NULL: the data end too early. */
 static json_t *element_to_json(const struct tensor_datatype *datatype,
@@ -347,8 +352,8 @@ static json_t *element_to_json(const struct tensor_datatype *datatype,
     return text != NULL ? text : json_string("(not valid UTF-8)");
 }
 
-static json_t *data_to_json(const struct tensor_datatype *datatype,
-                            const ProtobufCBinaryData *raw, size_t count)
+static json_t *data_to_json(const struct tensor_datatype *datatype, const ProtobufCBinaryData *raw,
+                            size_t count)
 {
     json_t *list = json_array();
     size_t position = 0;
@@ -372,14 +377,16 @@ static json_t *output_to_json(const Inference__ModelInferResponse__InferOutputTe
     const struct tensor_datatype *datatype = tensor_datatype_find(output->datatype);
     json_t *data = NULL;
     size_t count = 0;
-    if (datatype != NULL && shape_elements(output->shape, output->n_shape,
-                                           datatype->size == 0 ? 4 : datatype->size, output->name,
-                                           &count, error) == 0) {
+    if (datatype != NULL &&
+        shape_elements(output->shape, output->n_shape, datatype->size == 0 ? 4 : datatype->size,
+                       output->name, &count, error) == 0) {
         data = data_to_json(datatype, raw, count);
     }
     if (data == NULL) {
-        error_set(error, ERROR_INTERNAL, "answer: the data of tensor '%s' (%s, %zu bytes) do not "
-                  "fit its shape", output->name, output->datatype, raw->len);
+        error_set(error, ERROR_INTERNAL,
+                  "answer: the data of tensor '%s' (%s, %zu bytes) do not "
+                  "fit its shape",
+                  output->name, output->datatype, raw->len);
         return NULL;
     }
     json_t *shape = json_array();

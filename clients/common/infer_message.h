@@ -1,5 +1,5 @@
-/* infer_message.h: requests of ModelInfer from JSON or from a model's metadata, answers as JSON: the
- * KServe v2 REST shape, {"inputs": [{"name", "shape", "datatype", "data"}]}, {"outputs": […]}.
+/* infer_message.h: requests of ModelInfer from JSON or from a model's metadata, answers as JSON:
+ * the KServe v2 REST shape, {"inputs": [{"name", "shape", "datatype", "data"}]}, {"outputs": […]}.
  * Data:     nested lists or one flat list in row-major order; always raw on the wire.
  * Bounds:   a request holds at most 64 MiB of tensors; sizes are checked before memory is taken.
  * Errors:   0 or a negative enum error_code; texts name the tensor.
@@ -25,7 +25,6 @@ int infer_request_from_metadata(const Inference__ModelMetadataResponse *metadata
                                 uint64_t seed, unsigned char **ret_body, size_t *ret_length,
                                 struct error *error);
 /* NULL with `error` when the answer does not fit its own shapes. */
-json_t *infer_response_to_json(const Inference__ModelInferResponse *response,
-                               struct error *error);
+json_t *infer_response_to_json(const Inference__ModelInferResponse *response, struct error *error);
 
 #endif

@@ -145,8 +145,8 @@ static json_t *json_from_list(const ProtobufCFieldDescriptor *field, const char 
     size_t count = *(const size_t *)(base + field->quantifier_offset);
     const char *values = *(char *const *)(base + field->offset);
     for (size_t i = 0; i < count && list != NULL; i++) {
-        if (json_array_append_new(list, json_from_value(field, values + i * value_size(field->type)))
-            < 0) {
+        if (json_array_append_new(
+                list, json_from_value(field, values + i * value_size(field->type))) < 0) {
             json_decref(list);
             list = NULL;
         }

@@ -42,8 +42,8 @@ static int segment_check(const struct schedule_segment *segment, size_t index, b
 {
     if (!(segment->rate >= 0 && segment->rate <= SCHEDULE_RATE_MAX)) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
-                         "segment %zu: the rate is 0 to %.0f requests per second, not %g", index + 1,
-                         SCHEDULE_RATE_MAX, segment->rate);
+                         "segment %zu: the rate is 0 to %.0f requests per second, not %g",
+                         index + 1, SCHEDULE_RATE_MAX, segment->rate);
     }
     if (!(segment->seconds > 0 && (segment->seconds <= 1e8 || (last && isinf(segment->seconds))))) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
@@ -104,9 +104,9 @@ int schedule_create_steps(enum schedule_kind kind, const char *text, uint64_t se
         good = good && end != p && *end == (i + 1 < count ? ',' : '\0');
         p = good ? end + 1 : p;
         if (!good) {
-            result = error_set(error, ERROR_INVALID_ARGUMENT,
-                               "steps '%s': segment %zu is not RATE:SECONDS, for example 0:5,300:10",
-                               text, i + 1);
+            result = error_set(
+                error, ERROR_INVALID_ARGUMENT,
+                "steps '%s': segment %zu is not RATE:SECONDS, for example 0:5,300:10", text, i + 1);
         }
     }
     if (result == 0) {
@@ -174,7 +174,8 @@ uint64_t schedule_length_ns(const struct schedule *schedule)
     return seconds >= 1e10 ? UINT64_MAX : (uint64_t)(seconds * 1e9);
 }
 
-/* ---- replay ------------------------------------------------------------------------------------ */
+/* ---- replay ------------------------------------------------------------------------------------
+ */
 
 /* The position of a column in a header line, or -1. */
 static int column_find(const char *header, const char *name)
@@ -234,15 +235,17 @@ static int arrivals_read(struct schedule *schedule, gzFile file, const char *pat
     int time_column = column_find(line, "arrival_s");
     int endpoint_column = column_find(line, "endpoint");
     if (time_column < 0 || (endpoint != NULL && endpoint_column < 0)) {
-        return error_set(error, ERROR_INVALID_ARGUMENT, "trace '%s': the first line has no column %s",
-                         path, time_column < 0 ? "arrival_s" : "endpoint");
+        return error_set(error, ERROR_INVALID_ARGUMENT,
+                         "trace '%s': the first line has no column %s", path,
+                         time_column < 0 ? "arrival_s" : "endpoint");
     }
     uint64_t before = 0;
     for (unsigned long number = 2; gzgets(file, line, sizeof(line)) != NULL; number++) {
         size_t length = 0;
         if (endpoint != NULL) {
             const char *name = field_find(line, endpoint_column, &length);
-            if (name == NULL || length != strlen(endpoint) || strncmp(name, endpoint, length) != 0) {
+            if (name == NULL || length != strlen(endpoint) ||
+                strncmp(name, endpoint, length) != 0) {
                 continue;
             }
         }
@@ -279,8 +282,8 @@ int schedule_create_replay(const char *path, double speed, const char *endpoint,
                            struct schedule **ret_schedule, struct error *error)
 {
     if (!(speed > 0 && speed <= 1e6)) {
-        return error_set(error, ERROR_INVALID_ARGUMENT,
-                         "speed: above 0 and at most 1e6, not %g", speed);
+        return error_set(error, ERROR_INVALID_ARGUMENT, "speed: above 0 and at most 1e6, not %g",
+                         speed);
     }
     gzFile file = gzopen(path, "rbe");
     if (file == NULL) {

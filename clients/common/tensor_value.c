@@ -6,11 +6,11 @@
 #include "clients/common/json_message.h"
 
 static const struct tensor_datatype datatypes[] = {
-    {"BOOL", TENSOR_BOOL, 1},     {"INT8", TENSOR_SIGNED, 1},    {"INT16", TENSOR_SIGNED, 2},
-    {"INT32", TENSOR_SIGNED, 4},  {"INT64", TENSOR_SIGNED, 8},   {"UINT8", TENSOR_UNSIGNED, 1},
+    {"BOOL", TENSOR_BOOL, 1},       {"INT8", TENSOR_SIGNED, 1},     {"INT16", TENSOR_SIGNED, 2},
+    {"INT32", TENSOR_SIGNED, 4},    {"INT64", TENSOR_SIGNED, 8},    {"UINT8", TENSOR_UNSIGNED, 1},
     {"UINT16", TENSOR_UNSIGNED, 2}, {"UINT32", TENSOR_UNSIGNED, 4}, {"UINT64", TENSOR_UNSIGNED, 8},
-    {"FP16", TENSOR_FLOAT, 2},    {"FP32", TENSOR_FLOAT, 4},     {"FP64", TENSOR_FLOAT, 8},
-    {"BF16", TENSOR_BFLOAT, 2},   {"BYTES", TENSOR_BYTES, 0},
+    {"FP16", TENSOR_FLOAT, 2},      {"FP32", TENSOR_FLOAT, 4},      {"FP64", TENSOR_FLOAT, 8},
+    {"BF16", TENSOR_BFLOAT, 2},     {"BYTES", TENSOR_BYTES, 0},
 };
 
 const struct tensor_datatype *tensor_datatype_find(const char *name)
@@ -64,7 +64,7 @@ static double half_to_double(uint16_t bits)
 {
     int exponent = bits >> 10 & 31;
     int mantissa = bits & 1023;
-    double size = exponent == 31 ? (mantissa != 0 ? NAN : INFINITY)
+    double size = exponent == 31  ? (mantissa != 0 ? NAN : INFINITY)
                   : exponent == 0 ? ldexp(mantissa, -24)
                                   : ldexp(mantissa + 1024, exponent - 25);
     return (bits & 0x8000) != 0 ? -size : size;
@@ -103,8 +103,7 @@ static double float_load(const struct tensor_datatype *datatype, const unsigned 
 {
     uint64_t bits = bits_load(raw, datatype->size);
     if (datatype->kind == TENSOR_BFLOAT || datatype->size == 4) {
-        uint32_t bits32 =
-            datatype->kind == TENSOR_BFLOAT ? (uint32_t)bits << 16 : (uint32_t)bits;
+        uint32_t bits32 = datatype->kind == TENSOR_BFLOAT ? (uint32_t)bits << 16 : (uint32_t)bits;
         float single;
         memcpy(&single, &bits32, sizeof(single));
         return (double)single;
@@ -184,8 +183,7 @@ json_t *tensor_value_to_json(const struct tensor_datatype *datatype, const unsig
     return NULL;
 }
 
-void tensor_value_from_unit(const struct tensor_datatype *datatype, double unit,
-                            unsigned char *raw)
+void tensor_value_from_unit(const struct tensor_datatype *datatype, double unit, unsigned char *raw)
 {
     if (datatype->kind == TENSOR_FLOAT || datatype->kind == TENSOR_BFLOAT) {
         float_store(datatype, unit, raw);

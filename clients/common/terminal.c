@@ -109,8 +109,8 @@ const char *text_duration(struct text_small *buffer, uint64_t ns)
         snprintf(buffer->text, sizeof(buffer->text), "%" PRIu64 " h %" PRIu64 " min",
                  seconds / 3600, seconds / 60 % 60);
     } else {
-        snprintf(buffer->text, sizeof(buffer->text), "%" PRIu64 " d %" PRIu64 " h",
-                 seconds / 86400, seconds / 3600 % 24);
+        snprintf(buffer->text, sizeof(buffer->text), "%" PRIu64 " d %" PRIu64 " h", seconds / 86400,
+                 seconds / 3600 % 24);
     }
     return buffer->text;
 }

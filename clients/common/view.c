@@ -11,15 +11,15 @@
 #define STRIP_SLOTS_KEPT 4096
 #define SHARE_LITTLE 5 /* of 255: below 2 % of the time it does not show */
 
-/* ---- fetching ------------------------------------------------------------------------------------ */
+/* ---- fetching
+ * ------------------------------------------------------------------------------------ */
 
 static int timeline_fetch(struct view *view, struct grpc_client *client, uint64_t timeout_ns,
                           Tidepool__V1__Timeline **ret_timeline, struct error *error)
 {
     Tidepool__V1__GetTimelineRequest request = TIDEPOOL__V1__GET_TIMELINE_REQUEST__INIT;
-    request.from_slot = view->fetched_slot > STRIP_SLOTS_KEPT
-                            ? view->fetched_slot - STRIP_SLOTS_KEPT
-                            : 0;
+    request.from_slot =
+        view->fetched_slot > STRIP_SLOTS_KEPT ? view->fetched_slot - STRIP_SLOTS_KEPT : 0;
     return control_call(client, "GetTimeline", &request.base, timeout_ns, ret_timeline, error);
 }
 
@@ -33,8 +33,8 @@ int view_fetch(struct view *view, struct grpc_client *client, uint64_t timeout_n
     struct view fresh = {.fetched_slot = view->fetched_slot};
     int result = control_call(client, "GetStatus", &status.base, timeout_ns, &fresh.status, error);
     if (result == 0) {
-        result = control_call(client, "ListDevices", &devices.base, timeout_ns, &fresh.devices,
-                              error);
+        result =
+            control_call(client, "ListDevices", &devices.base, timeout_ns, &fresh.devices, error);
     }
     if (result == 0) {
         result = control_call(client, "ListEndpoints", &endpoints.base, timeout_ns,
@@ -66,7 +66,8 @@ void view_release(struct view *view)
     memset(view, 0, sizeof(*view));
 }
 
-/* ---- drawing --------------------------------------------------------------------------------------- */
+/* ---- drawing
+ * --------------------------------------------------------------------------------------- */
 
 void view_line_end(FILE *out, const struct view_style *style)
 {
@@ -110,9 +111,13 @@ void view_draw_status(FILE *out, const struct view *view, const struct view_styl
 {
     const Tidepool__V1__Status *status = view->status;
     struct text_small up;
-    line(out, style, "tidepool %s  %s  mode %s%s%s  up %s  %u device%s  %u of %u endpoints ready  "
+    line(out, style,
+         "tidepool %s  %s  mode %s%s%s  up %s  %u device%s  %u of %u endpoints ready  "
          "%u job%s running",
-         status->version, status->draining ? "stopping" : status->ready ? "ready" : "not ready",
+         status->version,
+         status->draining ? "stopping"
+         : status->ready  ? "ready"
+                          : "not ready",
          control_mode(status->mode), status->hold ? "  ON HOLD: " : "",
          status->hold ? (status->hold_reason[0] != '\0' ? status->hold_reason : "no reason given")
                       : "",
@@ -250,8 +255,8 @@ void view_draw_devices(FILE *out, const struct view *view, const struct view_sty
     const unsigned left = 10 + 12 + 24, right = 20;
     unsigned strip = style->columns > left + right + 10 ? style->columns - left - right : 10;
     char text[128];
-    snprintf(text, sizeof(text), "%-10s%-12s%-24s%-*s%20s", "DEVICE", "STATE", "HOLDS",
-             (int)strip, "LAST SECONDS, NOW AT THE RIGHT", "SERVING  TRAINING");
+    snprintf(text, sizeof(text), "%-10s%-12s%-24s%-*s%20s", "DEVICE", "STATE", "HOLDS", (int)strip,
+             "LAST SECONDS, NOW AT THE RIGHT", "SERVING  TRAINING");
     heading(out, style, text);
     for (size_t i = 0; i < view->devices->n_devices; i++) {
         const Tidepool__V1__Device *device = view->devices->devices[i];
@@ -274,8 +279,8 @@ void view_draw_devices(FILE *out, const struct view *view, const struct view_sty
 void view_draw_endpoints(FILE *out, const struct view *view, const struct view_style *style)
 {
     char text[160];
-    snprintf(text, sizeof(text), "%-18s%-9s%9s%9s%9s%9s%9s%8s%9s%10s", "ENDPOINT", "STATE",
-             "REQ/S", "P50 ms", "P99 ms", "SLO ms", "LATE", "QUEUE", "DEVICES", "FAILED");
+    snprintf(text, sizeof(text), "%-18s%-9s%9s%9s%9s%9s%9s%8s%9s%10s", "ENDPOINT", "STATE", "REQ/S",
+             "P50 ms", "P99 ms", "SLO ms", "LATE", "QUEUE", "DEVICES", "FAILED");
     heading(out, style, text);
     for (size_t i = 0; i < view->endpoints->n_endpoints; i++) {
         const Tidepool__V1__Endpoint *endpoint = view->endpoints->endpoints[i];

@@ -23,7 +23,7 @@ struct view {
 struct view_style {
     unsigned columns;
     bool colour;
-    bool in_place; /* each line clears the rest of its row */
+    bool in_place;      /* each line clears the rest of its row */
     unsigned column_ms; /* time that one character of a strip stands for */
 };
 

@@ -1,0 +1,111 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "clients/common/arguments.h"
+
+struct target {
+    bool flag;
+    const char *text;
+    int64_t integer;
+    double number;
+    struct argument_range range;
+};
+
+#define FIELD(member) offsetof(struct target, member)
+static const struct argument table[] = {
+    {"flag", ARGUMENT_FLAG, FIELD(flag), 1, 0, 0, NULL, "a flag"},
+    {"text", ARGUMENT_TEXT, FIELD(text), 1, 0, 0, "TEXT", "a text"},
+    {"integer", ARGUMENT_INT, FIELD(integer), 1, -5, 10, "N", "an integer"},
+    {"number", ARGUMENT_NUMBER, FIELD(number), 1, 0, 1, "X", "a number"},
+    {"range", ARGUMENT_RANGE, FIELD(range), 1, 0, 64, "MIN:MAX", "a range"},
+    {"other", ARGUMENT_FLAG, FIELD(flag), 2, 0, 0, NULL, "another command's"},
+};
+static const struct arguments arguments = {table, 6, 1, "test"};
+
+static int parse(struct target *target, const char **positional, size_t *ret_count,
+                 struct error *error, int argc, const char *const *argv)
+{
+    char *copy[16];
+    for (int i = 0; i < argc; i++) {
+        copy[i] = (char *)(uintptr_t)argv[i];
+    }
+    memset(target, 0, sizeof(*target));
+    return arguments_parse(&arguments, argc, copy, target, positional, ret_count, error);
+}
+
+#define PARSE(...)                                                                                 \
+    parse(&target, positional, &count, &error,                                                     \
+          (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)),                           \
+          (const char *[]){__VA_ARGS__})
+
+static void options_and_positional_arguments_mix(void **state)
+{
+    (void)state;
+    struct target target;
+    struct error error = {0};
+    const char *positional[16];
+    size_t count = 0;
+    assert_int_equal(PARSE("a", "--flag", "--text", "--x", "-", "--integer=-5", "--number", "0.5",
+                           "--range", "1:4", "--", "--flag"),
+                     0);
+    assert_true(target.flag);
+    assert_string_equal(target.text, "--x");
+    assert_int_equal(target.integer, -5);
+    assert_true(target.number == 0.5);
+    assert_int_equal(target.range.minimum, 1);
+    assert_int_equal(target.range.maximum, 4);
+    assert_int_equal(count, 3);
+    assert_string_equal(positional[0], "a");
+    assert_string_equal(positional[1], "-");
+    assert_string_equal(positional[2], "--flag");
+    assert_int_equal(PARSE("--range=2"), 0);
+    assert_int_equal(target.range.minimum, 2);
+    assert_int_equal(target.range.maximum, 2);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *argument, *says;
+    } cases[] = {
+        {"--flg", "do you mean --flag?"},
+        {"--zzzzzzzz", "no option --zzzzzzzz"},
+        {"--flag=1", "takes no value"},
+        {"--text", "wants a value"},
+        {"--integer=11", "from -5 to 10"},
+        {"--integer=1.5", "whole number"},
+        {"--integer=1x", "whole number"},
+        {"--integer=", "whole number"},
+        {"--number=nan", "a number from 0 to 1"},
+        {"--number=2", "a number from 0 to 1"},
+        {"--range=4:1", "MIN:MAX"},
+        {"--range=1:65", "MIN:MAX"},
+        {"--range=-1:2", "MIN:MAX"},
+        {"--range=1:", "MIN:MAX"},
+        {"--other", "takes no option --other"},
+        {"-f", "two dashes"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct target target;
+        struct error error = {0};
+        const char *positional[16];
+        size_t count = 0;
+        assert_true(PARSE(cases[i].argument) < 0);
+        assert_non_null(strstr(error.text, cases[i].says));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_and_positional_arguments_mix),
+        cmocka_unit_test(what_is_wrong_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
