@@ -130,7 +130,37 @@ $(OUT)/tests/unit/%:
 
 check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
 
-.PHONY: all clean check-unit $(foreach r,$(ROOMS) clients,check-$(r))
+# ---- the core by itself: schedules in virtual time, purity, equal decisions everywhere ------------
+SIM_HELPERS := $(filter-out tests/sim/hash.c tests/sim/test_%,$(sort $(wildcard tests/sim/*.c))) $(helpers_core)
+SIM_TESTS   := $(sort $(wildcard tests/sim/test_*.c))
+$(foreach t,$(SIM_TESTS) tests/sim/hash.c,$(eval $(OUT)/$(t:.c=): $(call objects,$t $(SIM_HELPERS)) $(call lib,core)))
+$(OUT)/tests/sim/%:
+	@mkdir -p $(@D)
+	@echo "  LD $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka
+
+check-sim: $(SIM_TESTS:%.c=$(OUT)/%)
+	@set -e; for t in $^; do echo "== $$t"; $$t; done
+
+# What the core may ask of anybody: memory, strings, sorting, printing into a buffer.
+CORE_MAY_USE := calloc malloc realloc free memcpy memmove memset memcmp strlen qsort snprintf vsnprintf \
+                __assert_fail __udivti3 __umodti3 __stack_chk_fail _GLOBAL_OFFSET_TABLE_
+check-core-pure: $(call lib,core)
+	@nm $< | awk '$$1 == "U" { used[$$2] } NF == 3 && $$2 ~ /[TDBRVW]/ { own[$$3] } \
+	  BEGIN { split("$(CORE_MAY_USE)", names, " "); for (i in names) may[names[i]] } \
+	  END { for (u in used) if (!(u in own) && !(u in may)) { print "server/core uses " u; bad = 1 } exit bad }'
+
+# The same schedule has the same hash of all actions in every build.
+CORE_BUILDS := gcc_-O0 gcc_-O2 clang_-O2 clang_-O0 gcc_-O1_-fsanitize=address,undefined
+check-core-hash:
+	@mkdir -p $(OUT)/core-hash; set -e; first=; for build in $(CORE_BUILDS); do \
+	  flags=$${build//_/ }; binary="$(OUT)/core-hash/$$build"; \
+	  $$flags -std=gnu17 -ffp-contract=off -D_GNU_SOURCE -I. -o "$$binary" $(src_core) $(SIM_HELPERS) tests/sim/hash.c -lcmocka; \
+	  hash=$$("$$binary"); echo "  $$hash $$flags"; : $${first:=$$hash}; \
+	  [ "$$hash" = "$$first" ] || { echo "the core decides differently when built with: $$flags"; exit 1; }; \
+	done
+
+.PHONY: check-sim check-core-pure check-core-hash all clean check-unit $(foreach r,$(ROOMS) clients,check-$(r))
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
 

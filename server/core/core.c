@@ -70,6 +70,8 @@ struct core *core_create(const struct core_config *config)
     core->config = *config;
     core->mode = config->mode;
     core->generation = config->generation;
+    /* Answers to a former life must not fit an action of this one. */
+    core->action_id = config->store_epoch << 40;
     core->slot_capacity = 4;
     core->due_ns = NEVER_NS;
     core->hash = UINT64_C(0xcbf29ce484222325);

@@ -399,7 +399,7 @@ struct core_token {
 
 struct core_action {
     enum core_action_kind kind;
-    uint64_t id; /* grows by one with every action */
+    uint64_t id; /* grows by one with every action; begins at store_epoch << 40 */
     union {
         struct {
             uint64_t endpoint;
