@@ -10,7 +10,7 @@
 
 #include "server/serve/model_config.h"
 
-#define MODEL_DIGEST_SIZE 65
+#define MODEL_DIGEST_SIZE 65 /* hexadecimal */
 
 /* A model loaded and checked, with all that an endpoint needs to know about it. */
 struct repository_model {
