@@ -272,9 +272,9 @@ static int field_read(struct parser *parser, unsigned depth, struct pbtxt_field 
         return result;
     }
     bool colon = take(parser, ':');
-    if (!colon && !next_is(parser, '{') && !next_is(parser, '<')) {
+    if (!colon && !next_is(parser, '{') && !next_is(parser, '<') && !next_is(parser, '[')) {
         result = refuse(parser, "':' or '{' is missing after a field's name");
-    } else if (colon && take(parser, '[')) {
+    } else if (take(parser, '[')) {
         result = list_read(parser, name, depth, tail);
     } else {
         result = value_read(parser, name, depth, tail);
