@@ -118,6 +118,7 @@ define unit_rules
 tests_$(1)   := $$(shell find tests/unit/$(1) -name 'test_*.c' 2>/dev/null | sort)
 helpers_$(1) := $$(shell find tests/unit/$(1) -name '*.c' ! -name 'test_*.c' 2>/dev/null | sort)
 $$(foreach t,$$(tests_$(1)),$$(eval $$(OUT)/$$(t:.c=): $$(call objects,$$(t) $$(helpers_$(1))) $$(call libs_of,$(1))))
+tests-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
 check-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
 	@set -e; for t in $$^; do echo "== $$$$t"; \
 	    TEST_VENV=$$(VENV) TEST_MODELS=$$(BUILD)/test-models $$$$t; done
@@ -128,6 +129,7 @@ $(OUT)/tests/unit/%:
 	@echo "  LD $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LDLIBS)
 
+tests-unit: $(foreach r,$(ROOMS) clients,tests-$(r))
 check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
 
 # ---- the core by itself: schedules in virtual time, purity, equal decisions everywhere ------------
@@ -160,7 +162,7 @@ check-core-hash:
 	  [ "$$hash" = "$$first" ] || { echo "the core decides differently when built with: $$flags"; exit 1; }; \
 	done
 
-.PHONY: check-sim check-core-pure check-core-hash all clean check-unit $(foreach r,$(ROOMS) clients,check-$(r))
+.PHONY: check-sim check-core-pure check-core-hash all clean tests-unit check-unit $(foreach r,$(ROOMS) clients,check-$(r) tests-$(r))
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
 
@@ -242,6 +244,25 @@ format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 check-format:
 	@clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h')
+
+# ---- everything ---------------------------------------------------------------------------------
+# All that a change must pass, on a fresh machine too. Sanitizers: memory in every room, threads in
+# those that have threads. clang builds all of it as well, warnings being errors there too.
+JOBS    := -j$(shell nproc)
+THREADED := base device net observe store serve train control rpc
+test: deps
+	$(MAKE) $(JOBS) --no-print-directory all test-models
+	$(MAKE) $(JOBS) --no-print-directory CC=clang BUILD=$(BUILD)/clang VENV=$(VENV) all
+	$(MAKE) --no-print-directory check-layers check-format check-core-pure check-core-hash
+	$(MAKE) $(JOBS) --no-print-directory VARIANT=asan all tests-unit
+	$(MAKE) --no-print-directory VARIANT=asan check-unit check-sim check-fuzz
+	$(MAKE) $(JOBS) --no-print-directory VARIANT=tsan all $(THREADED:%=tests-%)
+	$(MAKE) --no-print-directory VARIANT=tsan $(THREADED:%=check-%)
+	$(MAKE) --no-print-directory VARIANT=tsan check-e2e
+	$(MAKE) --no-print-directory VARIANT=asan check-e2e
+	$(MAKE) --no-print-directory check-e2e
+
+.PHONY: test
 
 # ---- install ----------------------------------------------------------------------------------------
 install: all
