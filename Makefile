@@ -166,6 +166,18 @@ check-core-hash:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
 
+# ---- the live view --------------------------------------------------------------------------------
+# run [SECONDS=30]: serves and trains real data on this machine's cores; without SECONDS until q.
+# A second make builds, because the first has read its libraries before deps installed them.
+run: deps
+	@$(MAKE) --no-print-directory -j$$(nproc) all $(OUT)/tidepool-demo $(BUILD)/demo/digits.npy
+	@$(OUT)/tidepool-demo --build $(OUT) --config config/demo.json $(if $(SECONDS),--seconds $(SECONDS))
+
+$(BUILD)/demo/digits.npy: config/demo/prepare.py
+	@$(VENV)/bin/python $< $(@D)
+
+.PHONY: run
+
 # ---- end to end, benchmarks ---------------------------------------------------------------------
 # check-e2e [VARIANT=asan|tsan] [PYTEST=arguments]: real clients against the real server.
 e2e = TIDEPOOL_BUILD=$(abspath $(OUT)) TIDEPOOL_VARIANT=$(VARIANT) $(VENV)/bin/python -m pytest tests/e2e

@@ -94,15 +94,10 @@ static void victims_tell(const Tidepool__V1__Move *move)
 
 static void move_tell(const Tidepool__V1__Move *move)
 {
-    struct text_small wall, notice;
-    printf("  %s  %s %s from %s to %s by '%s'", text_wall(&wall, move->time_wall_ns), move->device,
-           move->done ? "went" : "would have gone", move->from, move->to, move->rung);
-    if (move->deadline_ns > 0) {
-        printf(", notice %s", text_duration(&notice, move->deadline_ns));
-    }
-    printf(": %s.\n", move->reason[0] != '\0' ? move->reason : "no reason recorded");
+    struct text_small wall;
+    printf("  %s  %s\n", text_wall(&wall, move->time_wall_ns), move->text);
     if (move->endpoint[0] != '\0') {
-        printf("      endpoint %s needed %.2f devices and had %u; a request would have waited "
+        printf("      endpoint %s wanted %.2f devices and had %u; a request would have waited "
                "%.1f ms of the %.1f ms promised\n",
                move->endpoint, move->demand_devices, move->ready_devices, move->projected_wait_ms,
                move->slo_ms);

@@ -81,10 +81,7 @@ void view_colour(FILE *out, const struct view_style *style, const char *code)
     }
 }
 
-static void line(FILE *out, const struct view_style *style, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void line(FILE *out, const struct view_style *style, const char *format, ...)
+void view_line(FILE *out, const struct view_style *style, const char *format, ...)
 {
     char text[1024];
     va_list arguments;
@@ -99,7 +96,7 @@ static void line(FILE *out, const struct view_style *style, const char *format, 
     view_line_end(out, style);
 }
 
-static void heading(FILE *out, const struct view_style *style, const char *text)
+void view_heading(FILE *out, const struct view_style *style, const char *text)
 {
     view_colour(out, style, "1");
     text_write(out, text, style->columns);
@@ -111,25 +108,26 @@ void view_draw_status(FILE *out, const struct view *view, const struct view_styl
 {
     const Tidepool__V1__Status *status = view->status;
     struct text_small up;
-    line(out, style,
-         "tidepool %s  %s  mode %s%s%s  up %s  %u device%s  %u of %u endpoints ready  "
-         "%u job%s running",
-         status->version,
-         status->draining ? "stopping"
-         : status->ready  ? "ready"
-                          : "not ready",
-         control_mode(status->mode), status->hold ? "  ON HOLD: " : "",
-         status->hold ? (status->hold_reason[0] != '\0' ? status->hold_reason : "no reason given")
-                      : "",
-         text_duration(&up, status->uptime_ns), status->devices, status->devices == 1 ? "" : "s",
-         status->endpoints_ready, status->endpoints, status->jobs_running,
-         status->jobs_running == 1 ? "" : "s");
-    line(out, style,
-         "requests %.1f/s  ok %" PRIu64 "  failed %" PRIu64 "  late %" PRIu64
-         " (by hand-over %" PRIu64 ")  hand-overs %" PRIu64 "  slices %" PRIu64 "  ledger %s",
-         status->requests_per_s, status->requests_ok, status->requests_failed,
-         status->requests_late, status->late_by_handover, status->handovers_total, status->slices,
-         status->ledger_balanced ? "balanced" : "DOES NOT ADD UP");
+    view_line(out, style,
+              "tidepool %s  %s  mode %s%s%s  up %s  %u device%s  %u of %u endpoints ready  "
+              "%u job%s running",
+              status->version,
+              status->draining ? "stopping"
+              : status->ready  ? "ready"
+                               : "not ready",
+              control_mode(status->mode), status->hold ? "  ON HOLD: " : "",
+              status->hold
+                  ? (status->hold_reason[0] != '\0' ? status->hold_reason : "no reason given")
+                  : "",
+              text_duration(&up, status->uptime_ns), status->devices,
+              status->devices == 1 ? "" : "s", status->endpoints_ready, status->endpoints,
+              status->jobs_running, status->jobs_running == 1 ? "" : "s");
+    view_line(out, style,
+              "requests %.1f/s  ok %" PRIu64 "  failed %" PRIu64 "  late %" PRIu64
+              " (by hand-over %" PRIu64 ")  hand-overs %" PRIu64 "  slices %" PRIu64 "  ledger %s",
+              status->requests_per_s, status->requests_ok, status->requests_failed,
+              status->requests_late, status->late_by_handover, status->handovers_total,
+              status->slices, status->ledger_balanced ? "balanced" : "DOES NOT ADD UP");
 }
 
 char view_strip_character(unsigned serving, unsigned training, unsigned handover, unsigned failed)
@@ -257,7 +255,7 @@ void view_draw_devices(FILE *out, const struct view *view, const struct view_sty
     char text[128];
     snprintf(text, sizeof(text), "%-10s%-12s%-24s%-*s%20s", "DEVICE", "STATE", "HOLDS", (int)strip,
              "LAST SECONDS, NOW AT THE RIGHT", "SERVING  TRAINING");
-    heading(out, style, text);
+    view_heading(out, style, text);
     for (size_t i = 0; i < view->devices->n_devices; i++) {
         const Tidepool__V1__Device *device = view->devices->devices[i];
         char holder[256];
@@ -281,7 +279,7 @@ void view_draw_endpoints(FILE *out, const struct view *view, const struct view_s
     char text[160];
     snprintf(text, sizeof(text), "%-18s%-9s%9s%9s%9s%9s%9s%8s%9s%10s", "ENDPOINT", "STATE", "REQ/S",
              "P50 ms", "P99 ms", "SLO ms", "LATE", "QUEUE", "DEVICES", "FAILED");
-    heading(out, style, text);
+    view_heading(out, style, text);
     for (size_t i = 0; i < view->endpoints->n_endpoints; i++) {
         const Tidepool__V1__Endpoint *endpoint = view->endpoints->endpoints[i];
         struct text_small p50, p99, late;
@@ -289,11 +287,11 @@ void view_draw_endpoints(FILE *out, const struct view *view, const struct view_s
         snprintf(devices, sizeof(devices), "%u of %u", endpoint->instances_ready,
                  endpoint->devices_max);
         text_pad(out, endpoint->name, 17);
-        line(out, style, " %-9s%9.1f%9s%9s%9.1f%8s%%%8" PRIu64 "%9s%10" PRIu64,
-             control_endpoint_state(endpoint), endpoint->requests_per_s,
-             text_figure(&p50, endpoint->p50_ms, 2), text_figure(&p99, endpoint->p99_ms, 2),
-             endpoint->slo_ms, text_figure(&late, endpoint->late_fraction * 100, 1),
-             endpoint->queue_requests, devices, endpoint->requests_failed);
+        view_line(out, style, " %-9s%9.1f%9s%9s%9.1f%8s%%%8" PRIu64 "%9s%10" PRIu64,
+                  control_endpoint_state(endpoint), endpoint->requests_per_s,
+                  text_figure(&p50, endpoint->p50_ms, 2), text_figure(&p99, endpoint->p99_ms, 2),
+                  endpoint->slo_ms, text_figure(&late, endpoint->late_fraction * 100, 1),
+                  endpoint->queue_requests, devices, endpoint->requests_failed);
     }
 }
 
@@ -303,7 +301,7 @@ void view_draw_jobs(FILE *out, const struct view *view, const struct view_style 
     char text[160];
     snprintf(text, sizeof(text), "%-18s%-11s%19s%10s%11s%10s%10s%9s", "JOB", "STATE", "STEP",
              "STEPS/S", "LOSS", "FIRST", "ACCURACY", "DEVICES");
-    heading(out, style, text);
+    view_heading(out, style, text);
     size_t count = view->jobs->n_jobs;
     size_t first = count > rows_max ? count - rows_max : 0;
     for (size_t i = first; i < count; i++) {
@@ -312,10 +310,10 @@ void view_draw_jobs(FILE *out, const struct view *view, const struct view_style 
         char step[48];
         snprintf(step, sizeof(step), "%" PRIu64 "/%" PRIu64, job->step, job->steps);
         text_pad(out, job->id, 17);
-        line(out, style, " %-11s%19s%10s%11s%10s%9s%%%9zu  %s", control_job_state(job), step,
-             text_figure(&rate, job->steps_per_s, 1), text_figure(&loss, job->loss_last, 4),
-             text_figure(&begin, job->loss_first, 4),
-             text_figure(&accuracy, job->held_out_accuracy_fraction * 100, 1), job->n_devices,
-             job->reason);
+        view_line(out, style, " %-11s%19s%10s%11s%10s%9s%%%9zu  %s", control_job_state(job), step,
+                  text_figure(&rate, job->steps_per_s, 1), text_figure(&loss, job->loss_last, 4),
+                  text_figure(&begin, job->loss_first, 4),
+                  text_figure(&accuracy, job->held_out_accuracy_fraction * 100, 1), job->n_devices,
+                  job->reason);
     }
 }

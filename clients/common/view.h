@@ -33,6 +33,10 @@ int view_fetch(struct view *view, struct grpc_client *client, uint64_t timeout_n
 void view_release(struct view *view);
 
 void view_line_end(FILE *out, const struct view_style *style);
+/* One line, cut to the width, trailing spaces left out. */
+void view_line(FILE *out, const struct view_style *style, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void view_heading(FILE *out, const struct view_style *style, const char *text);
 void view_colour(FILE *out, const struct view_style *style, const char *code); /* NULL: plain */
 /* Two lines about the server; a strip for each device and the legend; tables. */
 void view_draw_status(FILE *out, const struct view *view, const struct view_style *style);
