@@ -44,9 +44,8 @@ struct serve_request {
     struct serve_request *next, *previous;
     enum serve_request_state state; /* under the endpoint's lock */
     enum error_code cancel_reason;
-    uint32_t tries;  /* devices that failed under it */
-    uint64_t shapes; /* hash of all dimensions but the batch's; 0 where they are fixed */
-    uint64_t start_ns;
+    uint32_t tries;            /* devices that failed under it */
+    uint64_t shapes;           /* hash of all dimensions but the batch's; 0 where they are fixed */
     struct serve_batch *batch; /* while it runs */
 };
 

@@ -41,7 +41,7 @@ struct serve_event {
     uint64_t projected_wait_ns;   /* ENDPOINT_DANGER */
     uint32_t queue_length;        /* ENDPOINT_DANGER */
     struct service_table service; /* INSTANCE_READY: as measured at load; count 0: unknown */
-    char text[256];               /* INSTANCE_FAILED, DEVICE_LOST */
+    char text[512];               /* INSTANCE_FAILED, DEVICE_LOST */
 };
 
 struct serve_options {
@@ -129,12 +129,12 @@ size_t serve_endpoints(struct serve *serve, struct endpoint **ret_endpoints, siz
 /* Ready: opened by main once the repository has been read, not draining, and no endpoint is still
  * LOADING. An endpoint that is COLD or FAILED does not make the server unready: the first is
  * served on demand, the second is told by its own readiness. */
-bool serve_ready(const struct serve *serve);
+bool serve_ready(struct serve *serve);
 void serve_set_open(struct serve *serve, bool open);         /* false at first */
 void serve_set_draining(struct serve *serve, bool draining); /* readiness off, requests go on */
 bool serve_draining(const struct serve *serve);
 /* One watcher (health's): called, from any thread, after the readiness of the server or of any
- * endpoint may have changed. Set before the first endpoint is added. */
+ * endpoint may have changed. NULL takes it away: no call runs any more when this returns. */
 void serve_on_readiness(struct serve *serve, void (*callback)(void *context), void *context);
 
 #endif

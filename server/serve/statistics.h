@@ -36,7 +36,8 @@ enum refusal_reason {
 const char *failure_reason_name(enum failure_reason reason); /* "REJECTED" */
 const char *refusal_reason_name(enum refusal_reason reason); /* "queue_full" */
 
-/* Latency histogram, arrival to answer: below 2^LATENCY_SHIFT ns one bucket, then 8 per doubling.
+/* Latency histogram, from arrival to the end of the run (the answer is written right after): below
+ * 2^LATENCY_SHIFT ns one bucket, then 8 per doubling.
  */
 #define LATENCY_SHIFT 13 /* 8.192 µs */
 #define LATENCY_SUBS 8
@@ -77,6 +78,10 @@ uint32_t endpoint_batches(struct endpoint *endpoint, struct batch_statistics *re
  * each shard's recorder is made at its first answer and drops what the reader is too late for. */
 size_t endpoint_take_answered(struct endpoint *endpoint, struct recorded_request *ret_requests,
                               size_t capacity);
+/* Moves out the arrivals and latencies of answered requests, device by device, each device's in
+ * the order of its answers (sort them by arrival). One thread at a time: control's. */
+size_t endpoint_recorded(struct endpoint *endpoint, struct recorded_request *ret_requests,
+                         size_t capacity);
 /* A request that was refused before it could be submitted: validation counts here. */
 void endpoint_count_invalid(struct endpoint *endpoint);
 
