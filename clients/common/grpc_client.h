@@ -66,7 +66,7 @@ void grpc_client_cancel(struct grpc_client *client, int32_t call);
  * gone. */
 int grpc_client_flush(struct grpc_client *client, struct error *error);
 
-/* ---- blocking convenience -------------------------------------------------------------------- */
+/* ---- blocking convenience ------------------------------------------------------------------- */
 
 /* Calls with poll(2) inside stop with CANCELLED when this descriptor becomes readable (a signalfd);
  * -1: none. */

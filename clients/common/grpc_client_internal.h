@@ -1,4 +1,5 @@
-/* grpc_client_internal.h: what grpc_client.c, grpc_status.c and grpc_blocking.c share. */
+/* grpc_client_internal.h: what grpc_client.c, grpc_client_call.c, grpc_status.c and
+ * grpc_blocking.c share. */
 #ifndef TIDEPOOL_CLIENTS_GRPC_CLIENT_INTERNAL_H
 #define TIDEPOOL_CLIENTS_GRPC_CLIENT_INTERNAL_H
 
@@ -41,6 +42,21 @@ struct grpc_client {
     struct client_call *calls_head, *calls_tail, *calls_idle;
     size_t calls_open;
 };
+
+/* ---- grpc_client_call.c: calls and what nghttp2 tells about them ---------------------------- */
+int client_session_create(struct grpc_client *client);
+struct client_call *call_create(struct grpc_client *client); /* NULL: no memory */
+void call_recycle(struct grpc_client *client, struct client_call *call);
+void call_link(struct grpc_client *client, struct client_call *call);
+void call_unlink(struct grpc_client *client, struct client_call *call);
+/* The only place that tells a call's handler its end. */
+void call_end(struct grpc_client *client, struct client_call *call, enum error_code status,
+              const char *text);
+/* Ends a call from this side: its stream, if it has one, is reset and forgets the call. */
+void call_abort(struct grpc_client *client, struct client_call *call, enum error_code status,
+                const char *text);
+/* Hands the request to nghttp2; the stream's number, or a negative nghttp2 error. */
+int32_t call_submit(struct grpc_client *client, struct client_call *call, const char *path);
 
 int grpc_client_wake_fd(const struct grpc_client *client);
 

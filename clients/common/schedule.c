@@ -174,8 +174,7 @@ uint64_t schedule_length_ns(const struct schedule *schedule)
     return seconds >= 1e10 ? UINT64_MAX : (uint64_t)(seconds * 1e9);
 }
 
-/* ---- replay ------------------------------------------------------------------------------------
- */
+/* ---- replay --------------------------------------------------------------------------------- */
 
 /* The position of a column in a header line, or -1. */
 static int column_find(const char *header, const char *name)
