@@ -131,6 +131,7 @@ bool batch_take(struct slot *slot, uint64_t now_ns, uint64_t *ret_due_ns,
     }
     endpoint_publish(endpoint);
     batch->expected_ns = service_table_ns(&endpoint->tables[slot->worker->kind], batch->rows);
+    batch->fast_ns = service_table_ns(&endpoint->fast[slot->worker->kind], batch->rows);
     batch->count = count;
     batch->alive = count;
     batch->running = true;
@@ -185,16 +186,28 @@ static bool table_learn(struct service_table *table, uint32_t rows, uint64_t ns)
         entry_correct(&table->ns[at], expected_ns, ns, 256 * (rows - table->batch[at - 1]) / gap);
     } else if (at > 0) {
         entry_correct(&table->ns[at - 1], expected_ns, ns, 256);
-    } else {
-        return false;
     }
     /* One twentieth off moves an entry by 1/320: too little to plan anew for. */
     return ns > expected_ns + expected_ns / 20 || ns < expected_ns - expected_ns / 20;
 }
 
-void service_plan(struct endpoint *endpoint, const struct service_table *table,
-                  uint64_t slo_tightest_ns)
+/* A run of so many rows was faster than any before: then fewer rows may be, too. Sizes that were
+ * not measured at load stay unknown here: one slow first run must not refuse all that follow. */
+static bool table_lower(struct service_table *table, uint32_t rows, uint64_t ns)
 {
+    bool lowered = false;
+    for (uint32_t i = 0; i < table->count && table->batch[i] <= rows; i++) {
+        if (table->ns[i] > ns) {
+            table->ns[i] = ns;
+            lowered = true;
+        }
+    }
+    return lowered;
+}
+
+void service_plan(struct endpoint *endpoint, uint32_t kind, uint64_t slo_tightest_ns)
+{
+    const struct service_table *table = &endpoint->tables[kind], *fast = &endpoint->fast[kind];
     uint32_t rows = service_table_rows(table, slo_tightest_ns / 2, endpoint->batch_limit);
     if (table->count == 0) {
         return;
@@ -202,12 +215,20 @@ void service_plan(struct endpoint *endpoint, const struct service_table *table,
     atomic_store_explicit(&endpoint->plan_rows, rows, memory_order_relaxed);
     atomic_store_explicit(&endpoint->plan_ns, service_table_ns(table, rows), memory_order_relaxed);
     atomic_store_explicit(&endpoint->plan_one_ns, service_table_ns(table, 1), memory_order_relaxed);
+    atomic_store_explicit(&endpoint->fast_ns, service_table_ns(fast, rows), memory_order_relaxed);
+    atomic_store_explicit(&endpoint->fast_one_ns, service_table_ns(fast, 1), memory_order_relaxed);
 }
 
 void service_learn(struct slot *slot, uint32_t rows, uint64_t ns)
 {
-    struct service_table *table = &slot->endpoint->tables[slot->worker->kind];
-    if (rows > 0 && ns > 0 && table_learn(table, rows, ns)) {
-        service_plan(slot->endpoint, table, slot->worker->own.slo_tightest_ns);
+    uint32_t kind = slot->worker->kind;
+    struct endpoint *endpoint = slot->endpoint;
+    bool changed;
+    if (rows == 0 || ns == 0) {
+        return;
+    }
+    changed = table_learn(&endpoint->tables[kind], rows, ns);
+    if (table_lower(&endpoint->fast[kind], rows, ns) || changed) {
+        service_plan(endpoint, kind, slot->worker->own.slo_tightest_ns);
     }
 }

@@ -141,29 +141,32 @@ bool endpoint_ready(const struct endpoint *endpoint)
  */
 
 /* When the first of its devices will look at the queue again. */
-static uint64_t first_free_ns(const struct endpoint *endpoint, uint64_t placed, uint64_t now_ns)
+static uint64_t first_free_ns(const struct endpoint *endpoint, uint64_t placed, uint64_t now_ns,
+                              bool fast)
 {
     uint64_t first_ns = UINT64_MAX;
     for (; placed != 0 && first_ns > 0; placed &= placed - 1) {
         const struct worker *worker = &endpoint->serve->workers[__builtin_ctzll(placed)];
-        uint64_t end_ns = atomic_load_explicit(&worker->run_end_ns, memory_order_relaxed);
+        uint64_t end_ns = atomic_load_explicit(
+            fast ? &worker->run_end_fast_ns : &worker->run_end_ns, memory_order_relaxed);
         uint64_t left_ns = end_ns > now_ns ? end_ns - now_ns : 0;
         first_ns = left_ns < first_ns ? left_ns : first_ns;
     }
     return first_ns;
 }
 
-uint64_t endpoint_projected_ns(const struct endpoint *endpoint, uint64_t now_ns)
+uint64_t endpoint_projected_ns(const struct endpoint *endpoint, uint64_t now_ns, bool fast)
 {
-    uint64_t placed = atomic_load(&endpoint->placed), plan_ns, wait_ns;
+    uint64_t placed = atomic_load(&endpoint->placed), wait_ns;
     uint32_t rows = (uint32_t)endpoint->queue.rows, plan_rows;
     if (placed == 0) {
         return UINT64_MAX; /* nobody knows: until the core has placed one */
     }
-    wait_ns = first_free_ns(endpoint, placed, now_ns);
+    wait_ns = first_free_ns(endpoint, placed, now_ns, fast);
     plan_rows = atomic_load_explicit(&endpoint->plan_rows, memory_order_relaxed);
-    plan_ns = atomic_load_explicit(&endpoint->plan_ns, memory_order_relaxed);
     if (plan_rows > 0 && rows >= plan_rows) {
+        uint64_t plan_ns = atomic_load_explicit(fast ? &endpoint->fast_ns : &endpoint->plan_ns,
+                                                memory_order_relaxed);
         wait_ns += rows / plan_rows * plan_ns / (uint32_t)__builtin_popcountll(placed);
     }
     return wait_ns;
@@ -201,7 +204,7 @@ static int refuse_full(struct endpoint *endpoint, const struct serve_request *re
 }
 
 static int refuse_deadline(struct endpoint *endpoint, const struct serve_request *request,
-                           uint64_t needed_ns, struct error *error)
+                           uint64_t least_ns, struct error *error)
 {
     uint64_t left_ns =
         request->deadline_ns > request->arrival_ns ? request->deadline_ns - request->arrival_ns : 0;
@@ -209,15 +212,24 @@ static int refuse_deadline(struct endpoint *endpoint, const struct serve_request
     return error_set(error, ERROR_DEADLINE_EXCEEDED,
                      "model '%s' cannot answer by the deadline: %.3f ms are left, and waiting and "
                      "running would take at least %.3f ms",
-                     endpoint_name(endpoint), (double)left_ns / 1e6, (double)needed_ns / 1e6);
+                     endpoint_name(endpoint), (double)left_ns / 1e6, (double)least_ns / 1e6);
+}
+
+/* Waiting and running. */
+static uint64_t needed_ns(const struct endpoint *endpoint, const struct serve_request *request,
+                          bool fast)
+{
+    return clock_add_ns(endpoint_projected_ns(endpoint, request->arrival_ns, fast),
+                        atomic_load_explicit(fast ? &endpoint->fast_one_ns : &endpoint->plan_one_ns,
+                                             memory_order_relaxed));
 }
 
 /* Under the lock. */
 static int request_admit(struct endpoint *endpoint, struct serve_request *request,
-                         uint64_t *ret_needed_ns, struct error *error)
+                         uint64_t *ret_expected_ns, struct error *error)
 {
     const struct model_config *config = endpoint->config;
-    uint64_t wait_ns, needed_ns;
+    uint64_t least_ns;
     enum endpoint_state state = endpoint_state(endpoint);
     if (state != ENDPOINT_READY && state != ENDPOINT_COLD) {
         return refuse_unavailable(endpoint, error);
@@ -226,17 +238,14 @@ static int request_admit(struct endpoint *endpoint, struct serve_request *reques
         request->bytes > config->queue_bytes_max - endpoint->queue.bytes) {
         return refuse_full(endpoint, request, error);
     }
-    wait_ns = endpoint_projected_ns(endpoint, request->arrival_ns);
-    needed_ns =
-        clock_add_ns(wait_ns, atomic_load_explicit(&endpoint->plan_one_ns, memory_order_relaxed));
-    *ret_needed_ns = needed_ns;
+    *ret_expected_ns = needed_ns(endpoint, request, false);
     /* Without an instance only a deadline that has passed is known not to be met. */
-    if (state == ENDPOINT_COLD) {
-        needed_ns = 0;
-    }
+    least_ns = state == ENDPOINT_COLD || request->deadline_ns == UINT64_MAX
+                   ? 0
+                   : needed_ns(endpoint, request, true);
     if (request->deadline_ns != UINT64_MAX &&
-        request->deadline_ns <= clock_add_ns(request->arrival_ns, needed_ns)) {
-        return refuse_deadline(endpoint, request, needed_ns, error);
+        request->deadline_ns <= clock_add_ns(request->arrival_ns, least_ns)) {
+        return refuse_deadline(endpoint, request, least_ns, error);
     }
     return 0;
 }
@@ -249,15 +258,15 @@ void endpoint_publish(struct endpoint *endpoint)
 }
 
 /* The projected wait takes more than three quarters of the SLO: the control thread is told. */
-static void danger_check(struct endpoint *endpoint, uint64_t needed_ns, uint32_t queue_length,
+static void danger_check(struct endpoint *endpoint, uint64_t expected_ns, uint32_t queue_length,
                          uint64_t now_ns)
 {
     struct serve_event event = {.kind = SERVE_ENDPOINT_DANGER,
                                 .endpoint = endpoint->number,
-                                .projected_wait_ns = needed_ns,
+                                .projected_wait_ns = expected_ns,
                                 .queue_length = queue_length};
     uint64_t last_ns = atomic_load_explicit(&endpoint->danger_ns, memory_order_relaxed);
-    if (needed_ns <= endpoint->config->slo_latency_ns / 4 * 3 ||
+    if (expected_ns <= endpoint->config->slo_latency_ns / 4 * 3 ||
         (last_ns != 0 && now_ns < clock_add_ns(last_ns, DANGER_INTERVAL_NS)) ||
         !atomic_compare_exchange_strong(&endpoint->danger_ns, &last_ns, now_ns)) {
         return;
@@ -267,7 +276,7 @@ static void danger_check(struct endpoint *endpoint, uint64_t needed_ns, uint32_t
 
 int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, struct error *error)
 {
-    uint64_t needed_ns = 0, now_ns = request->arrival_ns, expiry_ns = UINT64_MAX;
+    uint64_t expected_ns = 0, now_ns = request->arrival_ns, expiry_ns = UINT64_MAX;
     uint32_t length;
     bool wake;
     int result;
@@ -279,7 +288,7 @@ int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, st
     atomic_store_explicit(&endpoint->arrivals,
                           atomic_load_explicit(&endpoint->arrivals, memory_order_relaxed) + 1,
                           memory_order_relaxed);
-    result = request_admit(endpoint, request, &needed_ns, error);
+    result = request_admit(endpoint, request, &expected_ns, error);
     if (result == 0) {
         request->state = SERVE_REQUEST_WAITING;
         request->batch = NULL;
@@ -296,21 +305,21 @@ int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, st
     (void)pthread_mutex_unlock(&endpoint->lock);
     /* From here on the request may be answered and gone. */
     if (result < 0) {
-        if (needed_ns != 0) {
-            danger_check(endpoint, needed_ns, length, now_ns);
+        if (expected_ns != 0) {
+            danger_check(endpoint, expected_ns, length, now_ns);
         }
         return result;
     }
     if (wake) {
         endpoint_wake_later(endpoint, now_ns);
     }
-    if (needed_ns == UINT64_MAX) {
+    if (expected_ns == UINT64_MAX) {
         expiry_ns = expiry_ns < now_ns + COLD_WAIT_NS ? expiry_ns : now_ns + COLD_WAIT_NS;
     }
     if (expiry_ns != UINT64_MAX) {
         timer_at(endpoint->serve, expiry_ns);
     }
-    danger_check(endpoint, needed_ns, length, now_ns);
+    danger_check(endpoint, expected_ns, length, now_ns);
     return 0;
 }
 

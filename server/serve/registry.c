@@ -197,7 +197,7 @@ int serve_endpoint_sample(struct serve *serve, uint64_t number, uint64_t now_ns,
     ret_sample->queue_rows = endpoint->queue.rows;
     ret_sample->queue_bytes = endpoint->queue.bytes;
     ret_sample->oldest_wait_ns = oldest_ns < now_ns ? now_ns - oldest_ns : 0;
-    ret_sample->projected_wait_ns = endpoint_projected_ns(endpoint, now_ns);
+    ret_sample->projected_wait_ns = endpoint_projected_ns(endpoint, now_ns, false);
     (void)pthread_mutex_unlock(&endpoint->lock);
     endpoint_release(endpoint);
     return 0;

@@ -170,11 +170,14 @@ static bool part_run(struct worker *worker, struct slot *slot, struct run_end *e
     end->times.start_ns = clock_now_ns();
     atomic_store_explicit(&worker->run_end_ns, end->times.start_ns + batch->expected_ns,
                           memory_order_relaxed);
+    atomic_store_explicit(&worker->run_end_fast_ns, end->times.start_ns + batch->fast_ns,
+                          memory_order_relaxed);
     end->error.text[0] = '\0';
     end->result = slot->endpoint->config->runtime->run(slot->instance, batch->runs + end->first,
                                                        end->count, batch->outputs, &end->error);
     end->times.end_ns = clock_now_ns();
     atomic_store_explicit(&worker->run_end_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&worker->run_end_fast_ns, 0, memory_order_relaxed);
     if (!device_is_lost(worker, losses, end->result)) {
         return true;
     }

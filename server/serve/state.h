@@ -36,9 +36,9 @@ struct batch_note {
 struct serve_batch {
     struct slot *slot;
     uint32_t count, rows;
-    uint32_t alive; /* requests neither cancelled nor answered */
-    bool running;   /* instance_abort means something */
-    uint64_t expected_ns;
+    uint32_t alive;                /* requests neither cancelled nor answered */
+    bool running;                  /* instance_abort means something */
+    uint64_t expected_ns, fast_ns; /* of its run */
     struct serve_request **requests;
     struct batch_note *notes;
     struct run_request *runs;
@@ -105,6 +105,9 @@ struct endpoint {
      * other when many wait, and the time of a request alone. 0: unknown. */
     _Atomic uint32_t plan_rows;
     _Atomic uint64_t plan_ns, plan_one_ns;
+    /* The same from the fastest runs ever seen: what a refusal may be based on. A model whose time
+     * depends on its input must not have a quick request refused after a slow one. */
+    _Atomic uint64_t fast_ns, fast_one_ns;
     _Atomic uint32_t running;
     _Atomic uint64_t arrivals;
     _Atomic uint64_t failed_waiting[FAILURE_COUNT], failed_waiting_ns;
@@ -114,6 +117,7 @@ struct endpoint {
     pthread_mutex_t lock;
     struct request_queue queue;             /* under lock */
     struct service_table tables[KINDS_MAX]; /* under lock, by kind of device */
+    struct service_table fast[KINDS_MAX];   /* under lock: the fastest of each size */
     uint64_t cold_since_ns;                 /* under lock */
 
     struct placement placements[DEVICES_MAX]; /* under serve.control */
@@ -149,9 +153,10 @@ struct worker {
     _Atomic uint32_t phase; /* enum worker_phase; others only move IDLE to LOOKING */
     _Atomic bool changed;   /* changes wait */
     _Atomic bool stopping;
-    _Atomic bool failed;         /* by serve_device_failed, until it has recovered */
-    _Atomic uint32_t losses;     /* counts serve_device_failed */
-    _Atomic uint64_t run_end_ns; /* when the running batch should end; 0: none runs */
+    _Atomic bool failed;     /* by serve_device_failed, until it has recovered */
+    _Atomic uint32_t losses; /* counts serve_device_failed */
+    /* When the running batch should end, and may end at the earliest; 0: none runs. */
+    _Atomic uint64_t run_end_ns, run_end_fast_ns;
     struct {
         pthread_mutex_t lock;
         struct change *first, *last;
@@ -206,8 +211,9 @@ struct serve {
 struct endpoint *endpoint_create(struct serve *serve, uint64_t number,
                                  struct repository_model *model, struct error *error);
 enum endpoint_state endpoint_state(const struct endpoint *endpoint);
-/* Under the endpoint's lock: an estimate for a request that would come now. */
-uint64_t endpoint_projected_ns(const struct endpoint *endpoint, uint64_t now_ns);
+/* Under the endpoint's lock: how long a request that comes now will wait until it runs. With
+ * `fast`, at least. UINT64_MAX: there is no instance. */
+uint64_t endpoint_projected_ns(const struct endpoint *endpoint, uint64_t now_ns, bool fast);
 /* Under the endpoint's lock, after changes of the queue: for those who look without the lock. */
 void endpoint_publish(struct endpoint *endpoint);
 /* Under the endpoint's lock: takes it out of the queue. */
@@ -258,8 +264,7 @@ bool batch_init(struct serve_batch *batch, uint32_t capacity, size_t output_coun
 void batch_fini(struct serve_batch *batch);
 /* A batch of `rows` has taken `ns`: corrects the table and the plan. Under the endpoint's lock. */
 void service_learn(struct slot *slot, uint32_t rows, uint64_t ns);
-void service_plan(struct endpoint *endpoint, const struct service_table *table,
-                  uint64_t slo_tightest_ns);
+void service_plan(struct endpoint *endpoint, uint32_t kind, uint64_t slo_tightest_ns);
 /* A slot that its worker has let go of: unloads it on a helper, then tells INSTANCE_STOPPED if
  * `tell`. */
 void slot_retire(struct slot *slot, bool tell);

@@ -38,7 +38,7 @@ static void slo_update(struct worker *worker)
     worker->own.slo_tightest_ns = tightest_ns;
     for (struct slot *slot = worker->own.slots; slot != NULL; slot = slot->next) {
         (void)pthread_mutex_lock(&slot->endpoint->lock);
-        service_plan(slot->endpoint, &slot->endpoint->tables[worker->kind], tightest_ns);
+        service_plan(slot->endpoint, worker->kind, tightest_ns);
         (void)pthread_mutex_unlock(&slot->endpoint->lock);
     }
 }
@@ -56,6 +56,7 @@ static void slot_add(struct worker *worker, struct slot *slot)
     (void)pthread_mutex_lock(&endpoint->lock);
     if (endpoint->tables[worker->kind].count == 0) {
         endpoint->tables[worker->kind] = slot->table;
+        endpoint->fast[worker->kind] = slot->table;
     }
     (void)pthread_mutex_unlock(&endpoint->lock);
     slo_update(worker);
