@@ -227,6 +227,7 @@ static void endpoint_service(struct core *core, struct endpoint *endpoint,
     for (int i = 0; i < CORE_BATCH_SIZES && kind < CORE_KINDS_MAX; i++) {
         endpoint->service_ns[kind][i] = event->endpoint_service.service_ns[i];
     }
+    core->dirty = true; /* it also decides beside whom it may be placed */
     endpoint_decide(core, endpoint);
 }
 

@@ -145,7 +145,9 @@ void core_ledger_read(const struct core *core, uint64_t now_ns, struct core_ledg
         for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
             ret_ledger->account_ns[account] += device->account_ns[account];
         }
-        ret_ledger->account_ns[device->account] += now - device->account_since_ns;
+        uint64_t open_ns = now - device->account_since_ns;
+        ret_ledger->account_ns[device->account] += open_ns;
+        ret_ledger->provisional_ns += device->account == CORE_ACCOUNT_TRAINING ? open_ns : 0;
         ret_ledger->elapsed_ns += now - device->added_ns;
         ret_ledger->slices += device->slices;
     }

@@ -85,8 +85,22 @@ bool core_endpoint_find(const struct core *core, uint64_t endpoint,
     return found != NULL;
 }
 
-static void lease_view(const struct lease *lease, struct core_lease_view *ret_view)
+/* Time since the last look is in no account yet. */
+static uint64_t training_open(const struct core *core, const struct lease *lease)
 {
+    uint64_t open_ns = 0;
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        bool trains = device->lease == lease && device->account == CORE_ACCOUNT_TRAINING;
+        open_ns += trains ? core->now_ns - device->account_since_ns : 0;
+    }
+    return open_ns;
+}
+
+static void lease_view(const struct core *core, const struct lease *lease,
+                       struct core_lease_view *ret_view)
+{
+    uint64_t open_ns = training_open(core, lease);
     *ret_view = (struct core_lease_view){
         .spec = lease->spec,
         .state = lease->state,
@@ -98,8 +112,8 @@ static void lease_view(const struct lease *lease, struct core_lease_view *ret_vi
         .since_ns = lease->since_ns,
         .step = lease->step,
         .checkpointed_step = lease->checkpointed_step,
-        .training_ns = lease->training_ns,
-        .provisional_ns = lease->provisional_ns,
+        .training_ns = lease->training_ns + open_ns,
+        .provisional_ns = lease->provisional_ns + open_ns,
         .lost_ns = lease->lost_ns,
         .revokes = lease->revokes,
         .runs = lease->runs,
@@ -111,7 +125,7 @@ bool core_lease_at(const struct core *core, size_t index, struct core_lease_view
     if (index >= core->lease_count) {
         return false;
     }
-    lease_view(core->leases[index], ret_view);
+    lease_view(core, core->leases[index], ret_view);
     return true;
 }
 
@@ -119,7 +133,7 @@ bool core_lease_find(const struct core *core, uint64_t lease, struct core_lease_
 {
     const struct lease *found = core_lease_get(core, lease);
     if (found != NULL) {
-        lease_view(found, ret_view);
+        lease_view(core, found, ret_view);
     }
     return found != NULL;
 }
