@@ -142,7 +142,8 @@ class Server:
 
     def spawn(self, preexec=None):
         environment = dict(os.environ, **sanitizer_environment(self.directory))
-        environment.setdefault("TIDEPOOL_ONNXRUNTIME", onnxruntime_library())
+        if not os.path.exists(os.path.join(BUILD, "onnxruntime")):
+            environment.setdefault("TIDEPOOL_ONNXRUNTIME", onnxruntime_library())
         command = self.wrapper + [os.path.join(BUILD, "tidepoold"), "--config",
                                   self.write_config()]
         with open(self.log_path, "ab") as log:

@@ -21,10 +21,10 @@ def bounded(stubs, tmp_path_factory):
                             {"devices": {"cpu_devices": 1, "cores_per_device": 1}})
     built, _ = models.loop(max_batch=1)
     models.write_model(server.repository, "loop", (built, None))
-    models.write_json(server.repository, "loop", {"max_batch": 1, "queue_requests": BOUND})
+    models.write_json(server.repository, "loop", {"max_batch": 1, "queue": {"requests": BOUND}})
     built, _ = models.identity(models.TensorProto.FLOAT)
     models.write_model(server.repository, "bytes_bound", (built, None))
-    models.write_json(server.repository, "bytes_bound", {"max_batch": 8, "queue_bytes": 1 << 20})
+    models.write_json(server.repository, "bytes_bound", {"max_batch": 8, "queue": {"bytes": 1 << 20}})
     server.start()
     yield server
     assert server.stop() == 0
