@@ -16,26 +16,25 @@ typedef void control_done(struct control *control, void *context, size_t index,
 #define CONTROL_JOBS_ACTIVE_MAX 1000
 
 /* A job of the same request id is answered instead of made anew; "" makes one always. */
-void control_job_submit(struct control *control, const char *specification,
-                        const char *request_id, control_done *done, void *context);
+void control_job_submit(struct control *control, const char *specification, const char *request_id,
+                        control_done *done, void *context);
 /* By index. A job that has ended: FAILED_PRECONDITION; one already so: done. */
 void control_job_cancel(struct control *control, size_t index, control_done *done, void *context);
 void control_job_pause(struct control *control, size_t index, control_done *done, void *context);
 void control_job_resume(struct control *control, size_t index, control_done *done, void *context);
 
 struct control_serve_options {
-    const char *path;  /* of a model file, or */
-    const char *model; /* the name of a model in the repository */
-    const char *name;  /* "": from the file's name */
-    double slo_ms;     /* 0: the model's own */
+    const char *path;                  /* of a model file, or */
+    const char *model;                 /* the name of a model in the repository */
+    const char *name;                  /* "": from the file's name */
+    double slo_ms;                     /* 0: the model's own */
     uint32_t devices_min, devices_max; /* maximum 0: as many as there are */
 };
 /* Done when the model is loaded and checked and its endpoint is on disk; its first instance may
  * still load. */
 void control_serve_model(struct control *control, const struct control_serve_options *options,
                          control_done *done, void *context);
-void control_stop_serving(struct control *control, size_t index, control_done *done,
-                          void *context);
+void control_stop_serving(struct control *control, size_t index, control_done *done, void *context);
 
 void control_set_hold(struct control *control, bool hold, const char *reason, control_done *done,
                       void *context);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/base/mailbox.h"
 #include "server/control/config.h"
 #include "server/core/core.h"
 #include "server/device/device.h"
@@ -62,7 +63,7 @@ struct control_figures {
     uint32_t devices_by_state[16]; /* by enum control_device_state */
     struct core_ledger ledger;
     uint64_t late_total, late_by_handover, twin_requests;
-    uint64_t store_errors, train_steps, micro_batches, micro_batches_returned, preemptions;
+    uint64_t store_errors;
     uint32_t jobs_by_state[16]; /* by enum control_job_state; ended ones that are remembered too */
     uint32_t devices_wanted, devices_have;
     bool hold;

@@ -46,7 +46,7 @@ const char *control_device_state_name(enum control_device_state state); /* "free
 const char *control_job_state_name(enum control_job_state state);       /* "loading" */
 
 struct control_status {
-    uint64_t revision;
+    uint64_t revision, state_revision;
     uint64_t start_wall_ns, now_wall_ns, uptime_ns, store_epoch;
     const char *state_directory, *model_repository; /* repository: "" when there is none */
     const struct config_listener *listeners;
@@ -121,7 +121,8 @@ int control_endpoint_find(struct control *control, const char *name, size_t *ret
 int control_job_find(struct control *control, const char *text, size_t *ret_index,
                      struct error *error);
 
-/* ---- why -------------------------------------------------------------------------------------- */
+/* ---- why --------------------------------------------------------------------------------------
+ */
 
 struct control_victim {
     const char *job, *device;
@@ -150,7 +151,8 @@ void control_explain(struct control *control, const struct control_subject *subj
 void control_summary(struct control *control, const struct control_subject *subject, char *text,
                      size_t size);
 
-/* ---- the timeline and changes ------------------------------------------------------------------ */
+/* ---- the timeline and changes ------------------------------------------------------------------
+ */
 
 const struct timeline *control_timeline(struct control *control);
 uint32_t control_slot_ms(void);

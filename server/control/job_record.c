@@ -1,0 +1,230 @@
+/* job_record.c: a job as the store keeps it, and back. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/base/log.h"
+#include "server/base/options.h"
+#include "server/control/state.h"
+
+/* States that are kept: what the job was doing is found anew after a restart. */
+static const char *kept_state(const struct job_entry *job)
+{
+    if (job_ended(job)) {
+        return control_job_state_name(job->state);
+    }
+    return job->paused ? "paused" : "active";
+}
+
+/* ---- figures
+ * ------------------------------------------------------------------------------------- */
+
+/* JSON knows no NaN: such figures are left out. */
+static void put_number(json_t *object, const char *name, double value)
+{
+    if (isfinite(value)) {
+        json_object_set_new(object, name, json_real(value));
+    }
+}
+
+static double get_number(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static uint64_t get_whole(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_integer(value) ? (uint64_t)json_integer_value(value) : 0;
+}
+
+static void get_text(const json_t *object, const char *name, char *text, size_t size)
+{
+    const char *value = json_string_value(json_object_get(object, name));
+    snprintf(text, size, "%s", value != NULL ? value : "");
+}
+
+static char *figures_print(const struct train_status *figures)
+{
+    json_t *object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "step", (json_int_t)figures->step,
+                               "steps", (json_int_t)figures->steps, "checkpointed_step",
+                               (json_int_t)figures->checkpointed_step, "micro_batches",
+                               (json_int_t)figures->micro_batches_done, "micro_batches_returned",
+                               (json_int_t)figures->micro_batches_returned, "data_wait_ns",
+                               (json_int_t)figures->data_wait_ns);
+    char *text = NULL;
+    if (object != NULL) {
+        put_number(object, "loss_first", figures->loss_first);
+        put_number(object, "loss_last", figures->loss_last);
+        put_number(object, "held_out_loss", figures->held_out_loss);
+        put_number(object, "held_out_accuracy", figures->held_out_accuracy);
+        json_object_set_new(object, "checkpoint_path", json_string(figures->checkpoint_path));
+        json_object_set_new(object, "export_path", json_string(figures->export_path));
+        text = json_dumps(object, JSON_COMPACT);
+        json_decref(object);
+    }
+    return text;
+}
+
+static void figures_parse(const char *text, struct train_status *ret_figures)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    *ret_figures = (struct train_status){
+        .step = get_whole(object, "step"),
+        .steps = get_whole(object, "steps"),
+        .checkpointed_step = get_whole(object, "checkpointed_step"),
+        .micro_batches_done = get_whole(object, "micro_batches"),
+        .micro_batches_returned = get_whole(object, "micro_batches_returned"),
+        .data_wait_ns = get_whole(object, "data_wait_ns"),
+        .loss_first = get_number(object, "loss_first"),
+        .loss_last = get_number(object, "loss_last"),
+        .held_out_loss = get_number(object, "held_out_loss"),
+        .held_out_accuracy = get_number(object, "held_out_accuracy"),
+    };
+    get_text(object, "checkpoint_path", ret_figures->checkpoint_path,
+             sizeof ret_figures->checkpoint_path);
+    get_text(object, "export_path", ret_figures->export_path, sizeof ret_figures->export_path);
+    json_decref(object);
+}
+
+void job_refresh_figures(struct job_entry *job)
+{
+    if (job->train != NULL) {
+        trainer_job_status(job->train, &job->figures);
+    }
+}
+
+/* ---- writing
+ * ---------------------------------------------------------------------------------------- */
+
+int job_store(struct control *control, const struct job_entry *job, store_done *done, void *context)
+{
+    char *result_text = figures_print(&job->figures);
+    struct store_job row = {
+        .number = job->number,
+        .id = job->id,
+        .request_id = job->request_id,
+        .specification = job->specification,
+        .state = kept_state(job),
+        .ended = job_ended(job),
+        .reason = job->reason.text,
+        .submitted_wall_ns = job->submitted_wall_ns,
+        .started_wall_ns = job->started_wall_ns,
+        .finished_wall_ns = job->finished_wall_ns,
+        .preemptions = job->preemptions_before + job->figures.preemptions,
+        .result = result_text != NULL ? result_text : "{}",
+    };
+    int result = store_put_job(control->store, &row, done, context);
+    free(result_text);
+    return result;
+}
+
+/* ---- making
+ * ------------------------------------------------------------------------------------------- */
+
+int job_train(struct control *control, struct job_entry *job, const json_t *specification,
+              struct error *error)
+{
+    struct train_request request = {0};
+    char id[96];
+    int result = train_request_read(specification, &request, error);
+    if (result < 0) {
+        return result;
+    }
+    if (request.devices_min > control->device_count) {
+        return error_set(error, ERROR_INVALID_ARGUMENT,
+                         "job.devices: at least %u are wanted and the server has %u",
+                         request.devices_min, control->device_count);
+    }
+    snprintf(id, sizeof id, "%s-%llu", request.name, (unsigned long long)job->number);
+    free(job->id);
+    free(job->name);
+    job->id = strdup(id);
+    job->name = strdup(request.name);
+    if (job->id == NULL || job->name == NULL) {
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED, "job '%s': no memory", id);
+    }
+    job->devices_min = request.devices_min;
+    job->devices_max =
+        request.devices_max < control->device_count ? request.devices_max : control->device_count;
+    job->priority = (int32_t)request.priority;
+    return trainer_job_create(control->trainer, job->number, job->id, specification, &job->train,
+                              error);
+}
+
+/* ---- reading
+ * -------------------------------------------------------------------------------------------- */
+
+static enum control_job_state state_of(const char *word)
+{
+    for (int state = CONTROL_JOB_FINISHED; state < CONTROL_JOB_STATES; state++) {
+        if (strcmp(word, control_job_state_name(state)) == 0) {
+            return (enum control_job_state)state;
+        }
+    }
+    return CONTROL_JOB_LOADING;
+}
+
+/* "digits-3" → "digits" */
+static char *name_of_id(const char *id)
+{
+    const char *dash = strrchr(id, '-');
+    return strndup(id, dash != NULL ? (size_t)(dash - id) : strlen(id));
+}
+
+static int load_job(void *context, const struct store_job *row, struct error *error)
+{
+    struct control *control = context;
+    struct job_entry *job = job_add(control, row->number);
+    if (job == NULL || (job->id = strdup(row->id)) == NULL ||
+        (job->name = name_of_id(row->id)) == NULL ||
+        (job->request_id = strdup(row->request_id)) == NULL ||
+        (job->specification = strdup(row->specification)) == NULL) {
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED, "read jobs: no memory");
+    }
+    job->state = state_of(row->state);
+    job->paused = strcmp(row->state, "paused") == 0;
+    job->committed = true;
+    job->submitted_wall_ns = row->submitted_wall_ns;
+    job->started_wall_ns = row->started_wall_ns;
+    job->finished_wall_ns = row->finished_wall_ns;
+    job->preemptions_before = row->preemptions;
+    snprintf(job->reason.text, sizeof job->reason.text, "%s", job_ended(job) ? row->reason : "");
+    figures_parse(row->result, &job->figures);
+    return 0;
+}
+
+int jobs_load(struct control *control, struct error *error)
+{
+    int result = store_load_jobs(control->store, load_job, control, error);
+    return result < 0 ? result : store_load_job_number(control->store, &control->job_number, error);
+}
+
+static void restore(struct control *control, struct job_entry *job)
+{
+    struct error error = {0};
+    struct log_text text;
+    json_t *specification =
+        options_parse_text(job->specification, strlen(job->specification), "job", &error);
+    if (specification == NULL || job_train(control, job, specification, &error) < 0) {
+        log_write(LOG_ERROR, "train", "job not restored", "job=%s reason=%s", job->id,
+                  log_quote(&text, error.text));
+        error_prefix(&error, "after a restart");
+        job->outcome = CONTROL_JOB_FAILED;
+        job->state = CONTROL_JOB_FAILED;
+        job->finished_wall_ns = clock_wall_ns();
+        snprintf(job->reason.text, sizeof job->reason.text, "%.255s", error.text);
+        job_store(control, job, count_store_error, control);
+    }
+    json_decref(specification);
+}
+
+void jobs_boot(struct control *control)
+{
+    for (size_t i = 0; i < control->job_count; i++) {
+        if (!job_ended(control->jobs[i])) {
+            restore(control, control->jobs[i]);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+/* state.h: the control thread's own state. Inside the control room only.
+ * Numbers: a device is index + 1 for the core, an endpoint and a job have numbers from 1 on; 0 is
+ *          none, everywhere.
+ * Thread:  the control thread, except where a field says otherwise. */
+#ifndef TIDEPOOL_CONTROL_STATE_H
+#define TIDEPOOL_CONTROL_STATE_H
+
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "server/base/clock.h"
+#include "server/base/mailbox.h"
+#include "server/control/change.h"
+#include "server/control/control.h"
+#include "server/control/loader.h"
+#include "server/control/twin.h"
+#include "server/control/view.h"
+#include "server/observe/timeline.h"
+#include "server/serve/statistics.h"
+
+#define TICK_MS 100
+#define WINDOW_SECONDS 10
+#define REMOVED_MAX 1024
+#define KINDS_MAX CORE_KINDS_MAX
+
+/* Why something is as it is: cut when too long. */
+struct reason {
+    char text[256];
+};
+
+struct revisions {
+    uint64_t any, state;
+};
+
+/* ---- objects ----------------------------------------------------------------------------------
+ */
+
+struct device_entry {
+    struct device *device;
+    struct revisions revisions;
+    uint64_t holder;        /* job for whose threads the trainer has the device; 0 none */
+    uint64_t revoke_action; /* waits for the trainer's release */
+    uint64_t verify_action; /* the same */
+    bool failed;            /* as told to the core */
+    struct reason reason;
+    uint64_t sampled_ns, serving_seen_ns, wait_seen_ns;
+    uint64_t slices_seen;
+    uint64_t account_seen_ns[CORE_ACCOUNT_COUNT]; /* for the timeline */
+    struct {
+        enum control_device_state state;
+        uint64_t job;
+        uint32_t instances;
+    } shown; /* what the state revision stands for */
+};
+
+/* Answers of the last seconds, one step a second. */
+struct window_step {
+    uint64_t success, late;
+    uint64_t latency[LATENCY_BUCKETS];
+};
+struct window {
+    struct window_step steps[WINDOW_SECONDS + 1]; /* totals as they were; a ring */
+    uint32_t count, next;
+};
+
+struct endpoint_entry {
+    uint64_t number;
+    struct revisions revisions;
+    char name[MODEL_NAME_MAX + 1];
+    char *path; /* of a file served by a call; of the folder in the repository */
+    const char *runtime;
+    uint32_t version, batch_max, devices_min, devices_max;
+    int32_t priority;
+    uint64_t slo_ns, memory_bytes;
+    double slo_target;
+    uint32_t kinds_mask;
+    bool from_repository;
+    bool in_serve; /* serve and the core know it */
+    bool stopping;
+    struct reason reason; /* why it never came into serve */
+    uint64_t place_action[DEVICES_MAX], remove_action[DEVICES_MAX];
+
+    struct serve_sample sample; /* the last one */
+    uint64_t sampled_ns;
+    bool had_load; /* the last sample told the core of load */
+    uint64_t told_arrivals, told_busy_ns;
+    struct service_table service;
+    struct endpoint_statistics *statistics; /* at the last tick */
+    uint64_t success_ring[1000 / TICK_MS + 1];
+    struct window *window; /* NULL until the first request */
+    double requests_per_s, p50_ms, p99_ms, late_fraction;
+    struct twin *twin;
+
+    struct {
+        enum control_endpoint_state state;
+        uint32_t instances;
+    } shown;
+};
+
+struct job_waiter {
+    struct job_waiter *next;
+    control_done *done;
+    void *context;
+};
+
+struct job_entry {
+    uint64_t number;
+    struct revisions revisions;
+    char *id, *name, *request_id, *specification;
+    enum control_job_state state;
+    struct reason reason, warning;
+    uint64_t submitted_wall_ns, started_wall_ns, finished_wall_ns;
+    uint32_t devices_min, devices_max;
+    int32_t priority;
+    struct train_job *train;        /* NULL: ended */
+    bool committed;                 /* the store has it */
+    bool ready;                     /* loaded: may be granted devices */
+    bool paused;                    /* by its owner */
+    bool in_core;                   /* its lease was requested and has not ended */
+    enum control_job_state outcome; /* what it becomes when its lease has ended; 0: waits again */
+    uint64_t generation;            /* of its last grant */
+    uint64_t preemptions_before;    /* of earlier runs of the server */
+    struct train_status figures;
+    struct job_waiter *waiters; /* for the commit */
+    uint32_t shown_devices;
+};
+
+struct removed_entry {
+    uint64_t revision;
+    bool is_job;
+    char *name;
+};
+
+/* ---- the thread --------------------------------------------------------------------------------
+ */
+
+struct event_queue {
+    struct core_event *events; /* a ring that grows */
+    size_t first, count, capacity;
+};
+
+struct control {
+    const struct config *config;
+    struct device_set *device_set;
+    struct store *store;
+    struct serve *serve;
+    struct trainer *trainer;
+    struct loader *loader;
+    struct mailbox *mailbox; /* any thread sends */
+    pthread_t thread;
+    bool started;
+    bool stopping;
+    _Atomic bool testing;
+    _Atomic uint64_t store_errors; /* the store's thread counts */
+
+    struct event_base *base;
+    struct event *mail_event, *tick_event, *core_event;
+
+    struct core *core;
+    struct core_action *actions;
+    size_t action_capacity;
+    struct event_queue events;
+    bool pumping;
+    bool moved;      /* since the last refresh: states may have changed */
+    uint64_t now_ns; /* of the letters or tick that is worked on */
+
+    struct device_entry *devices;
+    uint32_t device_count;
+    char kinds[KINDS_MAX][16];
+    uint32_t kind_count;
+    struct endpoint_entry **endpoints;
+    size_t endpoint_count, endpoint_capacity;
+    uint64_t endpoint_number; /* last given */
+    struct job_entry **jobs;
+    size_t job_count, job_capacity;
+    uint64_t job_number;
+    size_t loads_open; /* of the start: the server is ready when they are done */
+    bool opened;
+
+    uint64_t revision, revision_floor;
+    struct revisions status_revisions;
+    struct removed_entry removed[REMOVED_MAX]; /* a ring by count */
+    uint64_t removed_count;
+    bool changed; /* a state has: the watcher is told when the letters are done */
+    void (*notice)(void *context);
+    void *notice_context;
+
+    uint64_t start_ns, start_wall_ns;
+    char *hold_reason;
+    uint64_t hold_since_wall_ns;
+    uint64_t ever_before_ns[CORE_ACCOUNT_COUNT]; /* of earlier runs */
+    struct core_ledger ledger;                   /* at the last tick */
+    uint64_t ledger_stored_ns;
+    uint32_t devices_wanted, devices_have;
+    struct timeline *timeline;
+    uint64_t slot_began_ns;
+    uint64_t ticks;
+    struct {
+        uint64_t requests_ok, requests_failed, requests_late, twin_requests, late_total,
+            late_by_handover;
+    } gone; /* totals of endpoints that are no more */
+    struct config_listener listeners[CONFIG_LISTENERS_MAX];
+    uint32_t listener_count;
+
+    struct {
+        pthread_mutex_t lock;
+        struct control_figures figures;
+    } shared; /* under lock */
+};
+
+/* ---- letters (control.c) -----------------------------------------------------------------------
+ */
+
+enum letter_kind { LETTER_CALL, LETTER_SERVE, LETTER_TRAIN };
+
+struct serve_letter {
+    struct letter letter;
+    uint32_t kind;
+    struct serve_event event;
+};
+struct train_letter {
+    struct letter letter;
+    uint32_t kind;
+    struct train_event event;
+};
+
+/* ---- the core's loop (feed.c, apply.c)
+ * ----------------------------------------------------------- */
+
+/* Puts the event (its time is set) behind those that wait, and unless one is being worked on,
+ * steps the core until none waits. */
+void control_feed(struct control *control, struct core_event event);
+void control_apply(struct control *control, const struct core_action *action);
+/* Tells the core what the devices did since the last sample. */
+void control_sample_devices(struct control *control);
+uint64_t device_serving_now_ns(const struct device *device, uint64_t now_ns);
+void on_core_timer(evutil_socket_t fd, short what, void *arg);
+
+static inline uint64_t device_number(uint32_t index)
+{
+    return (uint64_t)index + 1;
+}
+
+/* ---- events of serve and train (events.c)
+ * -------------------------------------------------------- */
+
+void control_on_serve(struct control *control, const struct serve_event *event);
+void control_on_train(struct control *control, const struct train_event *event);
+/* The trainer's threads are out of the device: answers what waits for it. */
+void device_released(struct control *control, uint32_t index);
+
+/* ---- devices.c
+ * ----------------------------------------------------------------------------------- */
+
+int devices_create(struct control *control, struct error *error);
+void devices_boot(struct control *control);
+void device_fail(struct control *control, uint32_t index, const char *reason);
+enum control_device_state device_state(const struct control *control, uint32_t index,
+                                       struct core_device_view *ret_view);
+uint32_t device_kinds_mask(const struct control *control, const char *kind); /* "": all */
+
+/* ---- endpoints.c, serving.c
+ * ------------------------------------------------------------------------ */
+
+struct endpoint_entry *endpoint_by_number(const struct control *control, uint64_t number,
+                                          size_t *ret_index);
+struct endpoint_entry *endpoint_by_name(const struct control *control, const char *name,
+                                        size_t *ret_index);
+/* A new entry at the list's end, or NULL: no memory. */
+struct endpoint_entry *endpoint_create(struct control *control, const char *name);
+void endpoint_remove(struct control *control, struct endpoint_entry *endpoint);
+void endpoint_destroy(struct endpoint_entry *endpoint);
+enum control_endpoint_state endpoint_entry_state(const struct endpoint_entry *endpoint);
+void endpoint_fill_spec(const struct control *control, const struct endpoint_entry *endpoint,
+                        struct core_endpoint_spec *ret_spec);
+void endpoint_tell_service(struct control *control, struct endpoint_entry *endpoint, uint32_t kind,
+                           const struct service_table *table);
+void serving_boot(struct control *control);
+void endpoint_stopped(struct control *control, struct endpoint_entry *endpoint);
+
+/* ---- jobs.c, job_record.c
+ * --------------------------------------------------------------------------- */
+
+struct job_entry *job_by_number(const struct control *control, uint64_t number, size_t *ret_index);
+struct job_entry *job_add(struct control *control, uint64_t number); /* NULL: no memory */
+void job_destroy(struct job_entry *job);
+bool job_ended(const struct job_entry *job);
+void jobs_boot(struct control *control);
+void job_became_ready(struct control *control, struct job_entry *job);
+void job_ends(struct control *control, struct job_entry *job, enum control_job_state outcome,
+              const char *reason);
+void job_lease_moved(struct control *control, uint64_t number, enum core_lease_state state,
+                     enum core_reason reason);
+int jobs_load(struct control *control, struct error *error);
+/* `done` as in the store; NULL: only counted and logged. */
+int job_store(struct control *control, const struct job_entry *job, store_done *done,
+              void *context);
+/* Checks the specification and makes the trainer's job. */
+int job_train(struct control *control, struct job_entry *job, const json_t *specification,
+              struct error *error);
+void job_refresh_figures(struct job_entry *job);
+
+/* ---- settings.c
+ * -------------------------------------------------------------------------------------- */
+
+int settings_load(struct control *control, struct core_config *core_config, struct error *error);
+void settings_boot(struct control *control);
+void ledger_store(struct control *control);
+/* For store_put_*: counts what could not be written (context: the control). */
+void count_store_error(void *context, const struct error *error);
+
+/* ---- why.c
+ * ---------------------------------------------------------------------------------------- */
+
+void move_fill(struct control *control, const struct core_explanation *core,
+               struct control_move *move);
+
+/* ---- figures.c, revisions.c
+ * ---------------------------------------------------------------------------- */
+
+void on_tick(evutil_socket_t fd, short what, void *arg);
+/* The endpoint's statistics as they are now. */
+void endpoint_refresh_statistics(struct control *control, struct endpoint_entry *endpoint);
+void revision_touch(struct control *control, struct revisions *revisions, bool state);
+void revision_touch_status(struct control *control);
+void revision_removed(struct control *control, bool is_job, const char *name);
+/* Compares what is shown with what is, after letters; tells the watcher. */
+void revisions_refresh(struct control *control);
+
+#endif
