@@ -153,10 +153,8 @@ static int client_read(struct grpc_client *client, struct error *error)
         }
         ssize_t taken = nghttp2_session_mem_recv(client->session, input, (size_t)count);
         if (taken < 0) {
-            error_set(error, ERROR_UNAVAILABLE,
-                      "connection to %s: what answers there does not "
-                      "speak gRPC: %s",
-                      client->address.text, nghttp2_strerror((int)taken));
+            error_set(error, ERROR_UNAVAILABLE, "connection to %s: %s (%s)", client->address.text,
+                      client_end_reason(client), nghttp2_strerror((int)taken));
             return client_lose(client, error);
         }
         if ((size_t)count < sizeof(input)) {
@@ -257,8 +255,8 @@ int grpc_client_process(struct grpc_client *client, uint64_t now_ns, struct erro
     int result = grpc_client_flush(client, error);
     if (result == 0 && client->connected && nghttp2_session_want_read(client->session) == 0 &&
         nghttp2_session_want_write(client->session) == 0) {
-        error_set(error, ERROR_UNAVAILABLE, "connection to %s ended: the server is stopping",
-                  client->address.text);
+        error_set(error, ERROR_UNAVAILABLE, "connection to %s: %s", client->address.text,
+                  client_end_reason(client));
         result = client_lose(client, error);
     }
     return result;

@@ -216,6 +216,22 @@ static int on_data_chunk(nghttp2_session *session, uint8_t flags, int32_t stream
     return 0;
 }
 
+static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user_data)
+{
+    struct grpc_client *client = user_data;
+    (void)session;
+    client->settings_seen = client->settings_seen || frame->hd.type == NGHTTP2_SETTINGS;
+    client->goaway_seen = client->goaway_seen || frame->hd.type == NGHTTP2_GOAWAY;
+    return 0;
+}
+
+const char *client_end_reason(const struct grpc_client *client)
+{
+    return !client->settings_seen ? "what answers there does not speak gRPC"
+           : client->goaway_seen  ? "the server is stopping"
+                                  : "the server broke the rules of HTTP/2";
+}
+
 static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t error_code,
                            void *user_data)
 {
@@ -228,6 +244,10 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     if (call->has_status && status == ERROR_NONE && call->prefix_length != 0) {
         status = ERROR_INTERNAL;
         snprintf(call->text, sizeof(call->text), "the answer ended inside a message");
+    } else if (!call->has_status && !client->settings_seen) {
+        status = ERROR_UNAVAILABLE;
+        snprintf(call->text, sizeof(call->text), "connection to %s: %s", client->address.text,
+                 client_end_reason(client));
     } else if (!call->has_status) {
         status = grpc_status_without_trailer(call->http_status, error_code, call->text,
                                              sizeof(call->text));
@@ -250,6 +270,7 @@ int client_session_create(struct grpc_client *client)
     }
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data_chunk);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_option_set_peer_max_concurrent_streams(option, 1000);
     if (nghttp2_session_client_new2(&client->session, callbacks, client, option) != 0) {

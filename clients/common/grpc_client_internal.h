@@ -33,6 +33,7 @@ struct grpc_client {
     unsigned candidate;
     int fd, wake_fd;
     bool connected, lost;
+    bool settings_seen, goaway_seen; /* what the server has said */
     uint64_t connect_deadline_ns;
     uint32_t message_bytes_max;
     char *authorization;
@@ -44,6 +45,8 @@ struct grpc_client {
 };
 
 /* ---- grpc_client_call.c: calls and what nghttp2 tells about them ---------------------------- */
+/* Why HTTP/2 ended on this connection, as far as frames tell. */
+const char *client_end_reason(const struct grpc_client *client);
 int client_session_create(struct grpc_client *client);
 struct client_call *call_create(struct grpc_client *client); /* NULL: no memory */
 void call_recycle(struct grpc_client *client, struct client_call *call);

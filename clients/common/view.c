@@ -250,11 +250,14 @@ static void legend_draw(FILE *out, const struct view_style *style)
 
 void view_draw_devices(FILE *out, const struct view *view, const struct view_style *style)
 {
-    const unsigned left = 10 + 12 + 24, right = 20;
+    /* Narrow terminals keep the strip and lose the names. */
+    const unsigned holds = style->columns >= 100 ? 24 : style->columns >= 80 ? 12 : 0;
+    const unsigned left = 10 + 12 + holds, right = 20;
     unsigned strip = style->columns > left + right + 10 ? style->columns - left - right : 10;
-    char text[128];
-    snprintf(text, sizeof(text), "%-10s%-12s%-24s%-*s%20s", "DEVICE", "STATE", "HOLDS", (int)strip,
-             "LAST SECONDS, NOW AT THE RIGHT", "SERVING  TRAINING");
+    char text[512];
+    snprintf(text, sizeof(text), "%-10s%-12s%-*.*s%-*.*s%20s", "DEVICE", "STATE", (int)holds,
+             (int)holds, "HOLDS", (int)strip, (int)strip, "LAST SECONDS, NOW AT THE RIGHT",
+             "SERVING  TRAINING");
     view_heading(out, style, text);
     for (size_t i = 0; i < view->devices->n_devices; i++) {
         const Tidepool__V1__Device *device = view->devices->devices[i];
@@ -264,8 +267,10 @@ void view_draw_devices(FILE *out, const struct view *view, const struct view_sty
         putc(' ', out);
         text_pad(out, control_device_state(device), 11);
         putc(' ', out);
-        text_pad(out, holder, 23);
-        putc(' ', out);
+        if (holds > 0) {
+            text_pad(out, holder, holds - 1);
+            putc(' ', out);
+        }
         strip_draw(out, view, timeline_find(view, device->id), strip, style);
         fprintf(out, "%7.0f %%%9.0f %%", device->serving_fraction * 100,
                 device->training_fraction * 100);
