@@ -97,7 +97,8 @@ int dataset_check(const struct data_specification *data, uint32_t inputs, struct
     return result;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening ------------------------------------------------------------------------------------
+ */
 
 static int part_open(struct dataset *dataset, struct part *part, const char *path,
                      const char *label_column, struct error *error)
@@ -109,8 +110,8 @@ static int part_open(struct dataset *dataset, struct part *part, const char *pat
         result = features_open(path, dataset->inputs, &part->npy, error);
         part->rows = part->npy.rows;
     } else {
-        result = csv_read(path, label_column, dataset->inputs, dataset->classes, &part->table,
-                          error);
+        result =
+            csv_read(path, label_column, dataset->inputs, dataset->classes, &part->table, error);
         part->rows = part->table.rows;
     }
     dataset->rows += result == 0 ? part->rows : 0;
@@ -237,12 +238,10 @@ static int parts_open(struct dataset *dataset, const struct data_specification *
     if (result < 0) {
         return result;
     }
-    dataset->train_rows =
-        dataset->rows - (uint64_t)((double)dataset->rows * data->held_out + 0.5);
+    dataset->train_rows = dataset->rows - (uint64_t)((double)dataset->rows * data->held_out + 0.5);
     if (dataset->train_rows == 0) {
-        return error_set(error, ERROR_INVALID_ARGUMENT,
-                         "'%s': %llu rows leave none to train on", data->paths[0],
-                         (unsigned long long)dataset->rows);
+        return error_set(error, ERROR_INVALID_ARGUMENT, "'%s': %llu rows leave none to train on",
+                         data->paths[0], (unsigned long long)dataset->rows);
     }
     return labels_collect(dataset, data->labels, error);
 }
@@ -252,7 +251,8 @@ int dataset_open(const struct data_specification *data, uint32_t inputs, uint32_
 {
     struct dataset *dataset = calloc(1, sizeof(*dataset));
     int result;
-    if (dataset == NULL || (dataset->parts = calloc(data->path_count, sizeof(struct part))) == NULL) {
+    if (dataset == NULL ||
+        (dataset->parts = calloc(data->path_count, sizeof(struct part))) == NULL) {
         free(dataset);
         return error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory for the data's table");
     }
@@ -286,7 +286,8 @@ void dataset_close(struct dataset *dataset)
     free(dataset);
 }
 
-/* ---- reading -------------------------------------------------------------------------------------- */
+/* ---- reading
+ * -------------------------------------------------------------------------------------- */
 
 uint64_t dataset_train_rows(const struct dataset *dataset)
 {

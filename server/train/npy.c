@@ -41,7 +41,8 @@ static int read_exact(int fd, void *data, size_t length, uint64_t offset)
     return 0;
 }
 
-/* ---- the header: a Python dictionary in a fixed form ------------------------------------------ */
+/* ---- the header: a Python dictionary in a fixed form ------------------------------------------
+ */
 
 struct header {
     char type[16];
@@ -234,8 +235,8 @@ static int header_read(struct npy *npy, struct error *error)
         return error_set(error, ERROR_RESOURCE_EXHAUSTED, "'%s': no memory", npy->path);
     }
     if (read_exact(npy->fd, text, length, begin) < 0 || !header_parse(text, &header)) {
-        result = error_set(error, ERROR_INVALID_ARGUMENT, "'%s': its .npy header is damaged",
-                           npy->path);
+        result =
+            error_set(error, ERROR_INVALID_ARGUMENT, "'%s': its .npy header is damaged", npy->path);
     } else {
         npy->data_offset = (uint64_t)begin + length;
         result = header_accept(npy->path, &header, npy, error);

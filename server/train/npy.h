@@ -25,8 +25,7 @@ int npy_open(const char *path, struct npy *ret_npy, struct error *error);
 void npy_close(struct npy *npy); /* a zeroed one with fd −1 is fine */
 
 /* Raw items of `count` rows from `row` on into `items` (count · columns · item_bytes). */
-int npy_read(const struct npy *npy, uint64_t row, uint64_t count, void *items,
-             struct error *error);
+int npy_read(const struct npy *npy, uint64_t row, uint64_t count, void *items, struct error *error);
 /* `count` items as float32. */
 void npy_to_float(enum npy_type type, const void *items, uint64_t count, float *ret_values);
 /* One item as a label: -1 when it is not a whole number from 0 on. */

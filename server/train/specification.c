@@ -234,8 +234,7 @@ static int layers_read(const json_t *list, struct mlp *mlp, struct error *error)
 static int model_read(const json_t *json, struct mlp *mlp, struct error *error)
 {
     struct model_fields fields = {0};
-    int result =
-        options_read(model_table, COUNT(model_table), json, "job.model", &fields, error);
+    int result = options_read(model_table, COUNT(model_table), json, "job.model", &fields, error);
     if (result == 0) {
         mlp->activation = (enum activation)fields.activation;
         result = layers_read(fields.layers, mlp, error);
@@ -339,8 +338,7 @@ static int data_read(const json_t *json, struct data_specification *data, struct
     return result;
 }
 
-static int export_read(const json_t *json, struct specification *specification,
-                       struct error *error)
+static int export_read(const json_t *json, struct specification *specification, struct error *error)
 {
     struct export_specification *export = &specification->export;
     int result;
@@ -373,8 +371,9 @@ static int sizes_check(const struct job_fields *fields, struct specification *sp
                        struct error *error)
 {
     specification->batch = (uint32_t)fields->batch;
-    specification->micro_batch = fields->micro_batch > 0 ? (uint32_t)fields->micro_batch
-                                                         : micro_batch_default(specification->batch);
+    specification->micro_batch = fields->micro_batch > 0
+                                     ? (uint32_t)fields->micro_batch
+                                     : micro_batch_default(specification->batch);
     specification->steps = (uint64_t)fields->steps;
     specification->epochs = fields->epochs;
     specification->seed = (uint64_t)fields->seed;
@@ -445,10 +444,14 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 
 static uint64_t specification_hash(const struct specification *s)
 {
-    const uint64_t numbers[] = {s->model.layer_count, (uint64_t)s->model.activation,
-                                s->batch,             s->micro_batch,
-                                s->seed,              (uint64_t)s->data.seed,
-                                s->data.path_count,   (uint64_t)s->optimizer.kind};
+    const uint64_t numbers[] = {s->model.layer_count,
+                                (uint64_t)s->model.activation,
+                                s->batch,
+                                s->micro_batch,
+                                s->seed,
+                                (uint64_t)s->data.seed,
+                                s->data.path_count,
+                                (uint64_t)s->optimizer.kind};
     const double factors[] = {s->optimizer.learning_rate, s->optimizer.weight_decay,
                               s->optimizer.momentum,      s->optimizer.beta1,
                               s->optimizer.beta2,         s->optimizer.epsilon,

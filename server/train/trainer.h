@@ -44,7 +44,7 @@ struct train_event {
 struct train_status {
     uint64_t step, steps, checkpointed_step, micro_batches_done, micro_batches_returned;
     double loss_first, loss_last, held_out_loss, held_out_accuracy; /* NAN: not known yet */
-    double steps_per_second;                                       /* over the last 5 s */
+    double steps_per_second;                                        /* over the last 5 s */
     uint64_t data_wait_ns, preemptions;
     uint32_t devices_held;
     char checkpoint_path[512], export_path[512];
