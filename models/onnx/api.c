@@ -166,11 +166,21 @@ static int table_read(void *handle, const char *path, struct onnx_api *api, stru
     return 0;
 }
 
+/* Since 1.29 the library reports its use to its maker, keeps an identifier on disk and starts a
+ * thread for it, unless told not to before it is opened. A server says nothing about its clients.
+ * Here, because the environment may only be changed while there is one thread. */
+__attribute__((constructor)) static void telemetry_forbid(void)
+{
+    (void)setenv("ORT_DISABLE_TELEMETRY", "1", 0);
+    (void)setenv("ORT_TELEMETRY_DISABLED", "1", 0); /* its name in some releases */
+}
+
 static int environment_create(struct onnx_api *api, struct error *error)
 {
     const char *what = "start ONNX Runtime";
     if (onnx_check(api->env_create(on_log, NULL, ORT_WARNING, "tidepool", &api->env),
                    ERROR_INTERNAL, what, error) < 0 ||
+        onnx_check(api->telemetry_disable(api->env), ERROR_INTERNAL, what, error) < 0 ||
         onnx_check(api->memory_create_cpu(ORT_ALLOCATOR_DEVICE, ORT_MEMORY_DEFAULT, &api->memory),
                    ERROR_INTERNAL, what, error) < 0 ||
         onnx_check(api->allocator_default(&api->allocator), ERROR_INTERNAL, what, error) < 0) {

@@ -74,6 +74,7 @@ typedef void ort_log_function(void *context, int level, const char *category, co
     SLOT(93, status_release, void, (struct ort_status *))                                          \
     SLOT(4, env_create, struct ort_status *,                                                       \
          (ort_log_function *, void *, int level, const char *id, struct ort_env **))               \
+    SLOT(6, telemetry_disable, struct ort_status *, (const struct ort_env *))                      \
     SLOT(10, options_create, struct ort_status *, (struct ort_options **))                         \
     SLOT(100, options_release, void, (struct ort_options *))                                       \
     SLOT(24, options_threads, struct ort_status *, (struct ort_options *, int))                    \

@@ -349,6 +349,7 @@ static void onnx_unload(struct model *model)
     free(model->bytes);
     free(model->name);
     free(model->path);
+    onnx_memory_trim(model);
     free(model);
 }
 

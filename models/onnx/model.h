@@ -52,6 +52,7 @@ struct instance {
 int onnx_weights_share(struct model *model, struct error *error);
 int onnx_session_create(struct model *model, const struct instance_place *place,
                         struct ort_session **ret_session, struct error *error);
+void onnx_memory_trim(const struct model *model); /* after a large model was made or unmade */
 /* "2-5;2-5": the entry for one worker once per worker; worker threads are thread_count - 1. */
 int onnx_affinities_print(const cpu_set_t *cores, unsigned workers, char *ret_text, size_t size);
 

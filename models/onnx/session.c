@@ -1,4 +1,5 @@
 /* session.c: sessions of a model, and what they share. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "models/onnx/model.h"
 
 #define WEIGHT_ALIGNMENT 64
+#define TRIM_BYTES_MIN ((size_t)1 << 20)
 #define AFFINITY_BYTES_MAX 2048 /* the longest value that 1.16 takes */
 
 static size_t weight_space(const struct onnx_weight *weight)
@@ -165,6 +167,15 @@ static enum error_code load_code(const struct ort_status *status)
     }
 }
 
+/* The library has read the whole file and packed weights that it then found packed already; malloc
+ * would keep all of that. */
+void onnx_memory_trim(const struct model *model)
+{
+    if (model->byte_count >= TRIM_BYTES_MIN) {
+        (void)malloc_trim(0);
+    }
+}
+
 int onnx_session_create(struct model *model, const struct instance_place *place,
                         struct ort_session **ret_session, struct error *error)
 {
@@ -184,5 +195,6 @@ int onnx_session_create(struct model *model, const struct instance_place *place,
         result = onnx_check(status, load_code(status), NULL, error);
     }
     api->options_release(options);
+    onnx_memory_trim(model);
     return result;
 }
