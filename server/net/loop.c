@@ -77,6 +77,10 @@ static void loop_stop(struct loop *loop)
     while (loop->own.connections != NULL) {
         connection_free(loop->own.connections);
     }
+    if (loop->own.calls_owed > 0) {
+        log_write(LOG_INFO, "net", "waits for handlers to finish their calls", "calls=%zu",
+                  loop->own.calls_owed);
+    }
 }
 
 static void loop_deliver(struct loop *loop, struct note *note)
