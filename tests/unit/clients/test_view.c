@@ -1,0 +1,115 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "clients/common/view.h"
+#include "clients/demo/waves.h"
+#include "server/base/clock.h"
+
+static void each_use_of_a_device_has_its_own_character(void **state)
+{
+    (void)state;
+    assert_int_equal(view_strip_character(0, 0, 0, 0), '.');
+    assert_int_equal(view_strip_character(200, 0, 0, 0), '#');
+    assert_int_equal(view_strip_character(0, 200, 0, 0), '-');
+    assert_int_equal(view_strip_character(100, 100, 0, 0), '+');
+    assert_int_equal(view_strip_character(220, 20, 0, 0), '#');
+    assert_int_equal(view_strip_character(20, 220, 0, 0), '+');
+    assert_int_equal(view_strip_character(0, 0, 250, 0), '/');
+    assert_int_equal(view_strip_character(10, 200, 20, 0), '+'); /* a short hand-over */
+    assert_int_equal(view_strip_character(200, 0, 0, 255), 'x');
+    assert_int_equal(view_strip_character(2, 2, 2, 2), '.');
+}
+
+static void text_is_cut_by_columns_and_control_bytes_do_no_harm(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    assert_int_equal(text_write(out, "é\033[2Jx", 4), 4);
+    text_pad(out, "ab", 4);
+    fclose(out);
+    assert_string_equal(text, "é?[2ab  ");
+    free(text);
+}
+
+static void a_strip_shows_the_last_slots_at_the_right(void **state)
+{
+    (void)state;
+    uint8_t serving[8] = {0, 0, 0, 0, 255, 255, 255, 255};
+    uint8_t training[8] = {255, 255, 255, 255, 0, 0, 0, 0};
+    uint8_t none[8] = {0};
+    char id[] = "cpu:0", job[] = "j";
+    Tidepool__V1__Device device = TIDEPOOL__V1__DEVICE__INIT;
+    Tidepool__V1__Device *devices[] = {&device};
+    Tidepool__V1__ListDevicesResponse list = TIDEPOOL__V1__LIST_DEVICES_RESPONSE__INIT;
+    Tidepool__V1__DeviceTimeline row = TIDEPOOL__V1__DEVICE_TIMELINE__INIT;
+    Tidepool__V1__DeviceTimeline *rows[] = {&row};
+    Tidepool__V1__Timeline timeline = TIDEPOOL__V1__TIMELINE__INIT;
+    device.id = row.device = id;
+    device.job = job;
+    list.n_devices = timeline.n_devices = 1;
+    list.devices = devices;
+    timeline.devices = rows;
+    timeline.slot_ms = 100;
+    timeline.first_slot = 992;
+    timeline.next_slot = 1000;
+    row.serving = (ProtobufCBinaryData){8, serving};
+    row.training = (ProtobufCBinaryData){8, training};
+    row.handover = row.failed = (ProtobufCBinaryData){8, none};
+    struct view view = {.devices = &list, .timeline = &timeline};
+    for (unsigned columns = 20; columns <= 200; columns += 20) {
+        struct view_style style = {.columns = columns, .column_ms = 200};
+        char *text = NULL;
+        size_t length = 0;
+        FILE *out = open_memstream(&text, &length);
+        view_draw_devices(out, &view, &style);
+        fclose(out);
+        assert_non_null(strstr(text, " --##  ")); /* two slots of 100 ms in each column */
+        free(text);
+    }
+}
+
+static void the_tide_rises_and_bursts_when_asked(void **state)
+{
+    (void)state;
+    struct waves waves;
+    uint64_t offset = 0, before = 0;
+    unsigned low = 0, high = 0, burst = 0;
+    waves_init(&waves, 200, 8 * NS_PER_S);
+    while (waves_next(&waves, &offset)) {
+        assert_true(offset > before && offset < 8 * NS_PER_S);
+        low += offset < 3 * NS_PER_S;
+        high += offset >= 3 * NS_PER_S && offset < 7 * NS_PER_S;
+        before = offset;
+    }
+    assert_in_range(low, 60, 125);    /* 3 s × 30/s, ± 3.7 standard deviations */
+    assert_in_range(high, 880, 1120); /* 4 s × 250/s */
+    waves_init(&waves, 200, 3 * NS_PER_S);
+    waves_burst(&waves, 0);
+    assert_string_equal(waves_name(&waves, 0), "burst");
+    while (waves_next(&waves, &offset)) {
+        burst++;
+    }
+    assert_in_range(burst, 760, 980); /* 3 s × 290/s */
+    assert_string_equal(waves_name(&waves, 4 * NS_PER_S), "high tide");
+    assert_string_equal(waves_name(&waves, 8 * NS_PER_S), "low tide");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_use_of_a_device_has_its_own_character),
+        cmocka_unit_test(text_is_cut_by_columns_and_control_bytes_do_no_harm),
+        cmocka_unit_test(a_strip_shows_the_last_slots_at_the_right),
+        cmocka_unit_test(the_tide_rises_and_bursts_when_asked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
