@@ -281,13 +281,37 @@ static void an_aborted_run_ends_and_the_next_is_fresh(void **state)
     kit_close(&kit);
 }
 
+/* Before the library is opened: this thread, and a sanitizer's own, which comes with the first. */
+static unsigned threads_at_start;
+
+static void *nothing_main(void *arg)
+{
+    return arg;
+}
+
+static int setup(void **state)
+{
+    pthread_t thread;
+    DIR *tasks;
+    if (pthread_create(&thread, NULL, nothing_main, NULL) != 0 || pthread_join(thread, NULL) != 0) {
+        return -1;
+    }
+    tasks = opendir("/proc/self/task");
+    while (readdir(tasks) != NULL) {
+        threads_at_start++;
+    }
+    (void)closedir(tasks);
+    threads_at_start -= 2; /* . and .. */
+    return kit_library_set(state);
+}
+
 /* Every thread of this process, the library's included, keeps to the cores that were given. */
 static void all_threads_keep_to_the_devices_cores(void **state)
 {
     cpu_set_t all, device, found;
     struct kit kit;
     unsigned threads = 0, on_device = 0;
-    int cpu = 0;
+    int cpu = 0; /* the first that this process may use */
     (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
     while (!CPU_ISSET(cpu, &all)) {
@@ -315,11 +339,10 @@ static void all_threads_keep_to_the_devices_cores(void **state)
                       CPU_EQUAL(&found, &device) ? ", the device's" : "");
         threads++;
         on_device += CPU_EQUAL(&found, &device);
-        assert_true(thread == getpid() || CPU_EQUAL(&found, &device));
     }
     (void)closedir(tasks);
-    assert_int_equal(threads, 3); /* this one and two workers */
-    assert_true(on_device >= 2);
+    assert_int_equal(on_device, 2);
+    assert_int_equal(threads, threads_at_start + 2); /* the library has no others */
     kit_close(&kit);
 }
 
@@ -423,5 +446,5 @@ int main(void)
         cmocka_unit_test(instances_of_a_model_share_its_weights),
         cmocka_unit_test(loading_and_unloading_does_not_leak),
     };
-    return cmocka_run_group_tests(tests, kit_library_set, NULL);
+    return cmocka_run_group_tests(tests, setup, NULL);
 }
