@@ -74,9 +74,9 @@ struct core *core_create(const struct core_config *config)
     core->action_id = config->store_epoch << 40;
     core->slot_capacity = 4;
     core->due_ns = NEVER_NS;
+    core->timer_ns = NEVER_NS;
     core->hash = UINT64_C(0xcbf29ce484222325);
-    core->explanations = calloc(config->explanations_kept, sizeof *core->explanations);
-    if (core->explanations == NULL) {
+    if (core_explain_init(core) < 0) {
         core_destroy(core);
         return NULL;
     }
@@ -102,7 +102,8 @@ void core_destroy(struct core *core)
     free(core->ranked);
     free(core->leases);
     free(core->queue);
-    free(core->explanations);
+    free(core->moves.slots);
+    free(core->bursts.slots);
     free(core);
 }
 
@@ -192,6 +193,8 @@ static void dispatch(struct core *core, const struct core_event *event)
         reconcile(core);
         break;
     case CORE_EVENT_TIMER:
+        core->timer_ns = NEVER_NS; /* it is used up: one that came too early is set again */
+        break;
     case CORE_EVENT_COUNT:
         break;
     }
@@ -272,6 +275,15 @@ static void consider_lease(struct core *core, const struct lease *lease)
     }
 }
 
+static void tell_timer(struct core *core)
+{
+    if (core->due_ns != core->timer_ns) {
+        core->timer_ns = core->due_ns;
+        core_emit(core, CORE_ACTION_SET_TIMER)->timer.at_ns =
+            core->due_ns == NEVER_NS ? 0 : core->due_ns;
+    }
+}
+
 static void set_timer(struct core *core)
 {
     core->due_ns = NEVER_NS;
@@ -292,11 +304,7 @@ static void set_timer(struct core *core)
     if (core->dirty) {
         core->due_ns = core->now_ns + 1;
     }
-    if (core->due_ns != core->timer_ns) {
-        core->timer_ns = core->due_ns;
-        core_emit(core, CORE_ACTION_SET_TIMER)->timer.at_ns =
-            core->due_ns == NEVER_NS ? 0 : core->due_ns;
-    }
+    tell_timer(core);
 }
 
 static void endpoints_forget(struct core *core)
@@ -372,6 +380,8 @@ size_t core_step(struct core *core, const struct core_event *event, struct core_
     dispatch(core, event);
     if (core->dirty || core->now_ns >= core->due_ns) {
         look(core);
+    } else {
+        tell_timer(core);
     }
     core_hash_actions(core);
     core->actions = NULL;

@@ -177,7 +177,7 @@ struct core_config {
     uint32_t moves_per_hour;       /* 120 hand-overs per device and hour */
     uint32_t moves_extra;          /* 4 more when an SLO is in danger */
     uint32_t ended_kept;           /* 256 ended leases stay readable */
-    uint32_t explanations_kept;    /* 4096, a ring */
+    uint32_t explanations_kept; /* 4096 moves, a ring; of bursts (YIELD_*, DANGER) a quarter more */
 };
 
 void core_config_init(struct core_config *config); /* the defaults above; seed and epoch are 0 */
@@ -373,7 +373,8 @@ enum core_action_kind {
     CORE_ACTION_KILL,
     /* Make sure that nobody uses the device any more. Answer: RELEASE_VERIFIED. */
     CORE_ACTION_VERIFY,
-    /* Told only: the device is out of the pool until EVENT_DEVICE_RECOVERED. */
+    /* Told only: the device is out of the pool until EVENT_DEVICE_RECOVERED; REMOVEs of its
+     * instances follow. */
     CORE_ACTION_QUARANTINE,
     /* Told only: the event about this device, endpoint or lease was refused. */
     CORE_ACTION_REJECT,

@@ -1,5 +1,7 @@
-/* explain.c: the ring of explanations. Every decision leaves one, also those that mode or hold
+/* explain.c: the rings of explanations. Every decision leaves one, also those that mode or hold
  * kept from being carried out. */
+#include <stdlib.h>
+
 #include "server/core/state.h"
 
 struct core_explanation core_explain_begin(const struct core *core, enum core_what what,
@@ -43,14 +45,26 @@ void core_explain_victim(struct core_explanation *explanation, const struct devi
     }
 }
 
+int core_explain_init(struct core *core)
+{
+    core->moves.capacity = core->config.explanations_kept;
+    core->bursts.capacity = core->config.explanations_kept / 4 + 1;
+    core->moves.slots = calloc(core->moves.capacity, sizeof *core->moves.slots);
+    core->bursts.slots = calloc(core->bursts.capacity, sizeof *core->bursts.slots);
+    return core->moves.slots != NULL && core->bursts.slots != NULL ? 0 : -1;
+}
+
 void core_explain(struct core *core, const struct core_explanation *explanation)
 {
-    uint64_t id = ++core->explanation_id;
-    struct core_explanation *slot = &core->explanations[id % core->config.explanations_kept];
+    bool burst = explanation->what == CORE_WHAT_YIELD_BEGAN ||
+                 explanation->what == CORE_WHAT_YIELD_ENDED ||
+                 explanation->what == CORE_WHAT_DANGER;
+    struct ring *ring = burst ? &core->bursts : &core->moves;
+    struct core_explanation *slot = &ring->slots[ring->count++ % ring->capacity];
     *slot = *explanation;
-    slot->explanation = id;
+    slot->explanation = ++core->explanation_id;
     if (core->mode != CORE_MODE_OBSERVE) {
-        core_emit(core, CORE_ACTION_EXPLAIN)->explanation.explanation = id;
+        core_emit(core, CORE_ACTION_EXPLAIN)->explanation.explanation = slot->explanation;
     }
 }
 
@@ -69,16 +83,33 @@ void core_explain_advice(struct core *core, uint64_t *memo, struct core_explanat
     }
 }
 
+/* The one `age` places before the newest, or NULL. */
+static const struct core_explanation *ring_at(const struct ring *ring, uint64_t age)
+{
+    bool there = age < ring->count && age < ring->capacity;
+    return there ? &ring->slots[(ring->count - 1 - age) % ring->capacity] : NULL;
+}
+
+static const struct core_explanation *ring_find(const struct ring *ring, uint64_t explanation)
+{
+    const struct core_explanation *found = ring_at(ring, 0);
+    for (uint64_t age = 1; found != NULL && found->explanation > explanation; age++) {
+        found = ring_at(ring, age);
+    }
+    return found != NULL && found->explanation == explanation ? found : NULL;
+}
+
 bool core_explanation_find(const struct core *core, uint64_t explanation,
                            struct core_explanation *ret_explanation)
 {
-    const struct core_explanation *slot =
-        &core->explanations[explanation % core->config.explanations_kept];
-    if (explanation == 0 || slot->explanation != explanation) {
-        return false;
+    const struct core_explanation *found = ring_find(&core->moves, explanation);
+    if (found == NULL) {
+        found = ring_find(&core->bursts, explanation);
     }
-    *ret_explanation = *slot;
-    return true;
+    if (found != NULL) {
+        *ret_explanation = *found;
+    }
+    return found != NULL;
 }
 
 static bool concerns(const struct core_explanation *explanation, uint64_t device, uint64_t lease,
@@ -98,12 +129,19 @@ size_t core_explanations(const struct core *core, uint64_t device, uint64_t leas
                          size_t capacity)
 {
     size_t found = 0;
-    uint64_t kept = core->config.explanations_kept;
-    uint64_t oldest = core->explanation_id > kept ? core->explanation_id - kept : 0;
-    for (uint64_t id = core->explanation_id; id > oldest && found < capacity; id--) {
-        const struct core_explanation *explanation = &core->explanations[id % kept];
-        if (concerns(explanation, device, lease, endpoint)) {
-            ret_explanations[found++] = *explanation;
+    uint64_t move_age = 0, burst_age = 0;
+    while (found < capacity) {
+        const struct core_explanation *move = ring_at(&core->moves, move_age);
+        const struct core_explanation *burst = ring_at(&core->bursts, burst_age);
+        if (move == NULL && burst == NULL) {
+            break;
+        }
+        bool first = burst == NULL || (move != NULL && move->explanation > burst->explanation);
+        const struct core_explanation *newest = first ? move : burst;
+        move_age += first;
+        burst_age += !first;
+        if (concerns(newest, device, lease, endpoint)) {
+            ret_explanations[found++] = *newest;
         }
     }
     return found;

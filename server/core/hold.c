@@ -151,7 +151,6 @@ static void device_detach(struct core *core, struct device *device)
 {
     core_device_promise(device, NULL);
     core_device_unkeep(core, device);
-    core_instances_vanish(core, device);
     if (device->hold != CORE_HOLD_NONE) {
         hold_move(core, device, CORE_HOLD_NONE, NULL);
     }
@@ -170,6 +169,7 @@ void core_device_quarantine(struct core *core, struct device *device, enum core_
     core_explain(core, &explanation);
     core_ledger_update(core, device);
     device->health = CORE_HEALTH_QUARANTINED;
+    core_device_empty(core, device);
     device_detach(core, device);
     if (lease != NULL) {
         core_lease_lost_device(core, lease, CORE_REASON_BELOW_MINIMUM);
@@ -188,6 +188,7 @@ void core_device_lose(struct core *core, struct device *device, enum core_reason
     }
     core_ledger_update(core, device);
     device->health = CORE_HEALTH_FAILED;
+    core_instances_vanish(core, device);
     device_detach(core, device);
     if (lease != NULL) {
         core_lease_lost_device(core, lease, CORE_REASON_BELOW_MINIMUM);

@@ -35,8 +35,7 @@ static void check_holder(const struct core *core, const struct device *device,
                core_hold_name(device->hold));
     }
     bool failed = device->health == CORE_HEALTH_FAILED || device->health == CORE_HEALTH_QUARANTINED;
-    if (failed && (!none || device->promised != NULL || device->kept ||
-                   core_instances_present(core, device) > 0)) {
+    if (failed && (!none || device->promised != NULL || device->kept)) {
         broken(report, "1: lost device %" PRIu64 " is still in use", device->id);
     }
     uint64_t used = nobody ? 0 : device->lease->spec.memory_bytes;
@@ -45,6 +44,10 @@ static void check_holder(const struct core *core, const struct device *device,
         enum core_instance_state state = core_instance_of(device, endpoint)->state;
         bool serves = core_instance_serves(core_instance_of(device, endpoint));
         used += serves ? endpoint->spec.memory_bytes : 0;
+        if (serves && failed) {
+            broken(report, "1: lost device %" PRIu64 " is %s for endpoint %" PRIu64, device->id,
+                   core_instance_name(state), endpoint->spec.endpoint);
+        }
         if (core->reconciled && !nobody && !device->lease->spec.in_process && serves) {
             broken(report, "1: device %" PRIu64 " of lease %" PRIu64 " is %s for endpoint %" PRIu64,
                    device->id, device->lease->spec.lease, core_instance_name(state),

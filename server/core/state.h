@@ -110,6 +110,11 @@ struct lease {
     uint64_t advice;
 };
 
+struct ring {
+    struct core_explanation *slots;
+    uint64_t capacity, count; /* count of all that ever went in */
+};
+
 struct core {
     struct core_config config;
     uint64_t now_ns;
@@ -134,7 +139,7 @@ struct core {
     struct core_action *actions;
     size_t action_count, action_max;
 
-    struct core_explanation *explanations;
+    struct ring moves, bursts; /* explanations; a lively load must not push out who got what */
     uint64_t explanation_id;
 
     uint64_t retired_ns[CORE_ACCOUNT_COUNT], retired_elapsed_ns,
@@ -266,6 +271,7 @@ void core_ledger_lose(struct core *core, struct lease *lease);
 void core_ledger_kept_all(struct core *core, struct lease *lease);
 
 /* ---- explain.c ---- */
+int core_explain_init(struct core *core); /* -1: no memory */
 /* Begins an explanation about these objects, with their figures filled in. */
 struct core_explanation core_explain_begin(const struct core *core, enum core_what what,
                                            enum core_reason reason, const struct device *device,

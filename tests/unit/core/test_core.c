@@ -1,6 +1,6 @@
 /* test_core.c: server/core/core.c, explain.c, words.c, number.c: modes, hold, restart, the story.
  */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/core/rig.h"
@@ -210,6 +210,29 @@ static void explanations_are_found_by_device_and_by_lease(void **state)
     assert_false(core_explanation_find(rig->core, 1000, &same));
 }
 
+static void many_bursts_do_not_push_out_who_got_what(void **state)
+{
+    struct rig *rig = *state;
+    rig_reconcile(rig);
+    rig_endpoint(rig, 1, MS(20), MS(4));
+    rig_lease(rig, 1, 1, 2);
+    rig_run(rig, MS(100));
+    for (int burst = 0; burst < 10000; burst++) {
+        rig_run(rig, MS(50));
+        rig_sample(rig, 1, MS(50), MS(4));
+        rig_run(rig, MS(200));
+    }
+    struct core_explanation *found = calloc(2000, sizeof *found);
+    assert_non_null(found);
+    size_t count = core_explanations(rig->core, 1, 0, 0, found, 2000);
+    assert_in_range(count, 1000, 1100);
+    assert_int_equal(found[0].what, CORE_WHAT_YIELD_ENDED);
+    assert_int_equal(found[1].what, CORE_WHAT_YIELD_BEGAN);
+    assert_true(found[0].explanation > found[1].explanation);
+    assert_int_equal(found[count - 1].what, CORE_WHAT_PLACE); /* the oldest of all */
+    free(found);
+}
+
 static void sentence_is_cut_at_its_size(void **state)
 {
     (void)state;
@@ -286,6 +309,19 @@ static void actions_have_growing_ids_that_no_former_life_used(void **state)
     }
 }
 
+static void timer_that_comes_too_early_is_set_again(void **state)
+{
+    struct rig *rig = *state;
+    rig_reconcile(rig);
+    rig->answers = false;
+    rig_lease(rig, 1, 1, 1);
+    uint64_t at_ns = rig->timer_ns;
+    assert_int_equal(at_ns, rig->now_ns + SECONDS(10));
+    rig->now_ns = at_ns - 1;
+    rig_send(rig, (struct core_event){.kind = CORE_EVENT_TIMER});
+    assert_int_equal(rig_find(rig, CORE_ACTION_SET_TIMER)->timer.at_ns, at_ns);
+}
+
 static void idle_core_needs_no_timer(void **state)
 {
     struct rig *rig = *state;
@@ -312,6 +348,8 @@ int main(void)
         TEST(gang_found_incomplete_gives_back_the_rest),
         TEST(ended_leases_are_kept_a_while_and_no_more),
         TEST(explanations_are_found_by_device_and_by_lease),
+        TEST(many_bursts_do_not_push_out_who_got_what),
+        TEST(timer_that_comes_too_early_is_set_again),
         TEST(sentence_is_cut_at_its_size),
         TEST(every_word_has_a_name),
         TEST(nonsense_in_a_configuration_is_refused),
