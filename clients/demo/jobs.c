@@ -19,8 +19,8 @@ static const struct {
     uint64_t steps, seed;
 } plans[] = {
     [DEMO_SMALL] = {"digits", "models", "digits", 128, 256, 32, 400, 1},
-    [DEMO_WIDE] = {"digits-wide", "models", "digits-wide", 1024, 256, 32, 60, 2},
-    [DEMO_AGAIN] = {"digits-wide-again", "again", "digits-wide", 1024, 256, 32, 60, 2},
+    [DEMO_WIDE] = {"digits-wide", "models", "digits-wide", 1024, 256, 32, 200, 2},
+    [DEMO_AGAIN] = {"digits-wide-again", "again", "digits-wide", 1024, 256, 32, 200, 2},
     [DEMO_LONG] = {"digits-wide-long", NULL, NULL, 1024, 256, 32, 100000000, 3},
 };
 
