@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +22,13 @@ static void descriptor_close(int fd)
     }
 }
 
+/* getaddrinfo takes 99999 for 34463: what was meant is not for us to guess. */
+static bool port_is_valid(const char *port)
+{
+    size_t digits = strspn(port, "0123456789");
+    return digits > 0 && digits <= 5 && port[digits] == '\0' && atoi(port) <= UINT16_MAX;
+}
+
 /* Splits "host:port" or "[host]:port" at the last colon. */
 static int address_split(const char *address, char host[HOST_BYTES_MAX], const char **ret_port,
                          struct error *error)
@@ -33,9 +41,12 @@ static int address_split(const char *address, char host[HOST_BYTES_MAX], const c
         end = colon - 1;
     }
     bool bare_colon = end != NULL && start == address && memchr(start, ':', (size_t)(end - start));
-    if (colon == NULL || end == start || end - start >= HOST_BYTES_MAX || bare_colon) {
+    if (colon == NULL || end == start || end - start >= HOST_BYTES_MAX || bare_colon ||
+        !port_is_valid(colon + 1)) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
-                         "listen on '%s': not host:port, [host]:port or unix:/path", address);
+                         "listen on '%s': not host:port, [host]:port or unix:/path with a port of "
+                         "0 to 65535",
+                         address);
     }
     memcpy(host, start, (size_t)(end - start));
     host[end - start] = '\0';
