@@ -181,7 +181,7 @@ $(OUT)/demo/digits.npy: config/demo/prepare.py
 # ---- end to end, benchmarks ---------------------------------------------------------------------
 # check-e2e [VARIANT=asan|tsan] [PYTEST=arguments]: real clients against the real server.
 e2e = TIDEPOOL_BUILD=$(abspath $(OUT)) TIDEPOOL_VARIANT=$(VARIANT) $(VENV)/bin/python -m pytest tests/e2e
-check-e2e: all
+check-e2e: all $(OUT)/tidepool-demo
 	$(e2e) $(PYTEST)
 
 # Hours rather than minutes: every case at its full size, on all builds.

@@ -59,8 +59,8 @@ static int fail(struct cli *cli, const char *code, const char *text, int exit_co
     fflush(stdout);
     fprintf(stderr, "tidepool %s: %s\n", cli->command, text);
     if (cli->options.json && !cli->json_written) {
-        cli_write_json(cli, json_pack("{s:{s:s,s:s,s:i}}", "error", "code", code, "message", text,
-                                      "exitCode", exit_code));
+        cli_write_json(cli, json_pack("{s:{s:s,s:o,s:i}}", "error", "code", code, "message",
+                                      json_from_text(text), "exitCode", exit_code));
     }
     return exit_code;
 }

@@ -27,6 +27,9 @@ void grpc_text_decode(const char *value, size_t length, char *text, size_t size)
         }
     }
     text[written] = '\0';
+    for (char *p = text; *p != '\0'; p++) {
+        *p = (unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p; /* it goes to a terminal */
+    }
 }
 
 void grpc_timeout_encode(uint64_t deadline_ns, uint64_t now_ns, char *text, size_t size)

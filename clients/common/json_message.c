@@ -31,7 +31,7 @@ json_t *json_from_double(double number)
     return json_real(number);
 }
 
-static json_t *json_from_text(const char *text)
+json_t *json_from_text(const char *text)
 {
     json_t *value = json_string(text == NULL ? "" : text);
     return value != NULL ? value : json_string("(not valid UTF-8)");

@@ -10,6 +10,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 json_t *json_from_message(const ProtobufCMessage *message); /* NULL: no memory */
-json_t *json_from_double(double number);                    /* NaN and infinities as text */
+json_t *json_from_text(const char *text); /* a text that says so where it is not UTF-8 */
+json_t *json_from_double(double number);  /* NaN and infinities as text */
 
 #endif

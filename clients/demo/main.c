@@ -185,8 +185,14 @@ int main(int argc, char **argv)
     demo.result = &result;
     demo.signal_fd = signals_open();
     int code = demo_run(&demo, &good, &error);
-    if (code < 0) {
-        fprintf(stderr, "make run: %s\n", error.text);
+    int exit_code = code < 0 ? (int)exit_code_of(&error) : good ? EXIT_OK : EXIT_FAILED;
+    struct signalfd_siginfo info;
+    if (code == -(int)ERROR_CANCELLED &&
+        read(demo.signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        exit_code = EXIT_SIGNAL + (int)info.ssi_signo;
+    } else if (code < 0) {
+        fprintf(stderr, "make run: %s (the server's log: %s/demo/tidepoold.log)\n", error.text,
+                demo.build);
     } else if (!good) {
         fprintf(stderr, "make run: not everything is as promised, see above\n");
     } else {
@@ -198,5 +204,5 @@ int main(int argc, char **argv)
     view_release(&demo.view);
     control_free(demo.moves);
     free(demo.body);
-    return code < 0 ? (int)exit_code_of(&error) : good ? EXIT_OK : EXIT_FAILED;
+    return exit_code;
 }

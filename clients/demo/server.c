@@ -127,10 +127,9 @@ int demo_server_check(struct demo_server *server, struct error *error)
         return 0;
     }
     server->pid = 0;
-    return error_set(error, ERROR_INTERNAL,
-                     "tidepoold has ended (%s %d); %s/tidepoold.log tells why",
+    return error_set(error, ERROR_INTERNAL, "tidepoold has ended (%s %d)",
                      WIFSIGNALED(status) ? "signal" : "exit code",
-                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), server->folder);
+                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 static void inference_find(struct demo_server *server, const Tidepool__V1__Status *status)

@@ -8,6 +8,7 @@
 #include "clients/common/exit_code.h"
 #include "clients/common/grpc_client.h"
 #include "clients/common/infer_message.h"
+#include "clients/common/json_message.h"
 #include "clients/common/schedule.h"
 #include "clients/load/report.h"
 #include "server/base/clock.h"
@@ -70,7 +71,7 @@ static int fail(const struct options *options, const struct error *error, int ex
     fprintf(stderr, "tidepool-load: %s\n", error->text);
     if (options->json) {
         json_t *value =
-            json_pack("{s:{s:s,s:s,s:i}}", "error", "code", error_code_name(error->code), "message",
+            json_pack("{s:{s:s,s:o,s:i}}", "error", "code", error_code_name(error->code), "message",
                       error->text, "exitCode", exit_code);
         json_dumpf(value, stdout, JSON_INDENT(2));
         putchar('\n');
