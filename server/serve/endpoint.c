@@ -172,20 +172,21 @@ uint64_t endpoint_projected_ns(const struct endpoint *endpoint, uint64_t now_ns,
     return wait_ns;
 }
 
-static int refuse(struct endpoint *endpoint, enum refusal_reason reason)
+static void refuse(struct endpoint *endpoint, enum refusal_reason reason)
 {
     count_add(&endpoint->refused[reason], 1);
-    return reason;
 }
 
-static int refuse_unavailable(struct endpoint *endpoint, struct error *error)
+int endpoint_unavailable(struct endpoint *endpoint, struct error *error)
 {
     static const char *const why[] = {
         [ENDPOINT_LOADING] = "is still loading; try again later",
+        [ENDPOINT_READY] = "was not ready a moment ago; try again",
+        [ENDPOINT_COLD] = "was not ready a moment ago; try again",
         [ENDPOINT_FAILED] = "could not be loaded; the server's log says why",
         [ENDPOINT_STOPPING] = "is being removed",
     };
-    (void)refuse(endpoint, REFUSAL_UNAVAILABLE);
+    refuse(endpoint, REFUSAL_UNAVAILABLE);
     return error_set(error, ERROR_UNAVAILABLE, "model '%s' %s", endpoint_name(endpoint),
                      why[endpoint_state(endpoint)]);
 }
@@ -194,7 +195,7 @@ static int refuse_full(struct endpoint *endpoint, const struct serve_request *re
                        struct error *error)
 {
     const struct model_config *config = endpoint->config;
-    (void)refuse(endpoint, REFUSAL_QUEUE_FULL);
+    refuse(endpoint, REFUSAL_QUEUE_FULL);
     return error_set(error, ERROR_RESOURCE_EXHAUSTED,
                      "queue full: model '%s' has %" PRIu32 " requests of %" PRIu64
                      " bytes waiting and this one has %zu; the bound is %" PRIu32
@@ -208,7 +209,7 @@ static int refuse_deadline(struct endpoint *endpoint, const struct serve_request
 {
     uint64_t left_ns =
         request->deadline_ns > request->arrival_ns ? request->deadline_ns - request->arrival_ns : 0;
-    (void)refuse(endpoint, REFUSAL_DEADLINE);
+    refuse(endpoint, REFUSAL_DEADLINE);
     return error_set(error, ERROR_DEADLINE_EXCEEDED,
                      "model '%s' cannot answer by the deadline: %.3f ms are left, and waiting and "
                      "running would take at least %.3f ms",
@@ -232,7 +233,7 @@ static int request_admit(struct endpoint *endpoint, struct serve_request *reques
     uint64_t least_ns;
     enum endpoint_state state = endpoint_state(endpoint);
     if (state != ENDPOINT_READY && state != ENDPOINT_COLD) {
-        return refuse_unavailable(endpoint, error);
+        return endpoint_unavailable(endpoint, error);
     }
     if (endpoint->queue.count >= config->queue_requests_max ||
         request->bytes > config->queue_bytes_max - endpoint->queue.bytes) {

@@ -76,5 +76,7 @@ const char *endpoint_version(const struct endpoint *endpoint); /* decimal text *
 const struct model_signature *endpoint_signature(const struct endpoint *endpoint);
 const struct model_config *endpoint_config(const struct endpoint *endpoint);
 bool endpoint_ready(const struct endpoint *endpoint); /* an instance is ready, or it is only cold */
+/* Says why it is not ready: UNAVAILABLE. Counted as a refusal. */
+int endpoint_unavailable(struct endpoint *endpoint, struct error *error);
 
 #endif
