@@ -105,7 +105,7 @@ static void run_list_devices(struct control *control, struct control_call *lette
     Tidepool__V1__ListDevicesResponse answer = TIDEPOOL__V1__LIST_DEVICES_RESPONSE__INIT;
     struct control_device device;
     answer.revision = control_revision(control);
-    answer.devices = scratch_take(&scratch, DEVICES_MAX * sizeof *answer.devices);
+    answer.devices = scratch_take(&scratch, DEVICES_MAX, sizeof *answer.devices);
     while (answer.devices != NULL && control_device_at(control, answer.n_devices, &device)) {
         answer.devices[answer.n_devices++] = encode_device(&scratch, &device);
     }
@@ -122,7 +122,7 @@ static void run_list_endpoints(struct control *control, struct control_call *let
         count++;
     }
     answer.revision = control_revision(control);
-    answer.endpoints = scratch_take(&scratch, (count + 1) * sizeof *answer.endpoints);
+    answer.endpoints = scratch_take(&scratch, count + 1, sizeof *answer.endpoints);
     for (size_t i = 0; answer.endpoints != NULL && i < count; i++) {
         control_endpoint_at(control, i, &endpoint);
         answer.endpoints[answer.n_endpoints++] = encode_endpoint(&scratch, &endpoint);
@@ -147,7 +147,7 @@ static void run_list_jobs(struct control *control, struct control_call *letter)
         count++;
     }
     answer.revision = control_revision(control);
-    answer.jobs = scratch_take(&scratch, (count + 1) * sizeof *answer.jobs);
+    answer.jobs = scratch_take(&scratch, count + 1, sizeof *answer.jobs);
     for (size_t i = 0; answer.jobs != NULL && i < count; i++) {
         control_job_at(control, i, &job);
         if (!request->active_only || !job_is_over(&job)) {
@@ -198,7 +198,7 @@ static void run_explain(struct control *control, struct control_call *letter)
     }
     moves_max = moves_max < 256 ? moves_max : 256;
     explaining.answer.moves =
-        scratch_take(&explaining.scratch, moves_max * sizeof *explaining.answer.moves);
+        scratch_take(&explaining.scratch, moves_max, sizeof *explaining.answer.moves);
     if (explaining.answer.moves != NULL) {
         control_explain(control, &subject, moves_max, add_move, &explaining);
     }

@@ -6,7 +6,7 @@
 /* An empty message; NULL: no memory. */
 static void *message_new(struct scratch *scratch, const ProtobufCMessageDescriptor *descriptor)
 {
-    void *message = scratch_take(scratch, descriptor->sizeof_message);
+    void *message = scratch_take(scratch, 1, descriptor->sizeof_message);
     if (message != NULL) {
         protobuf_c_message_init(descriptor, message);
     }
@@ -20,7 +20,7 @@ static Tidepool__V1__Account **encode_accounts(struct scratch *scratch,
                                                const uint64_t account_ns[CORE_ACCOUNT_COUNT],
                                                size_t *ret_count)
 {
-    Tidepool__V1__Account **list = scratch_take(scratch, CORE_ACCOUNT_COUNT * sizeof *list);
+    Tidepool__V1__Account **list = scratch_take(scratch, CORE_ACCOUNT_COUNT, sizeof *list);
     for (size_t i = 0; list != NULL && i < CORE_ACCOUNT_COUNT; i++) {
         list[i] = message_new(scratch, &tidepool__v1__account__descriptor);
         if (list[i] == NULL) {
@@ -36,7 +36,7 @@ static Tidepool__V1__Account **encode_accounts(struct scratch *scratch,
 static void encode_rungs(struct scratch *scratch, const struct core_ledger *ledger,
                          Tidepool__V1__Status *message)
 {
-    Tidepool__V1__RungCount **list = scratch_take(scratch, CORE_RUNG_COUNT * sizeof *list);
+    Tidepool__V1__RungCount **list = scratch_take(scratch, CORE_RUNG_COUNT, sizeof *list);
     for (int rung = CORE_RUNG_FREE; list != NULL && rung < CORE_RUNG_COUNT; rung++) {
         Tidepool__V1__RungCount *count =
             message_new(scratch, &tidepool__v1__rung_count__descriptor);
@@ -59,7 +59,7 @@ static Tidepool__V1__Listener *encode_listener(struct scratch *scratch,
         return NULL;
     }
     message->address = scratch_text(scratch, listener->address);
-    message->services = scratch_take(scratch, 8 * sizeof *message->services);
+    message->services = scratch_take(scratch, 8, sizeof *message->services);
     const char *name;
     for (unsigned bit = 0; message->services != NULL && (name = config_service_name(bit)) != NULL;
          bit++) {
@@ -73,7 +73,7 @@ static Tidepool__V1__Listener *encode_listener(struct scratch *scratch,
 static void encode_listeners(struct scratch *scratch, const struct control_status *status,
                              Tidepool__V1__Status *message)
 {
-    message->listeners = scratch_take(scratch, CONFIG_LISTENERS_MAX * sizeof *message->listeners);
+    message->listeners = scratch_take(scratch, CONFIG_LISTENERS_MAX, sizeof *message->listeners);
     for (uint32_t i = 0; message->listeners != NULL && i < status->listener_count; i++) {
         Tidepool__V1__Listener *listener = encode_listener(scratch, &status->listeners[i]);
         if (listener != NULL) {
@@ -188,7 +188,7 @@ Tidepool__V1__Device *encode_device(struct scratch *scratch, const struct contro
     message->state = (Tidepool__V1__DeviceState)device->state;
     message->reason = scratch_text(scratch, device->reason);
     message->job = scratch_text(scratch, device->job);
-    message->instances = scratch_take(scratch, (device->instance_count + 1) * sizeof(char *));
+    message->instances = scratch_take(scratch, device->instance_count + 1, sizeof(char *));
     for (size_t i = 0; message->instances != NULL && i < device->instance_count; i++) {
         message->instances[message->n_instances++] = scratch_text(scratch, device->instances[i]);
     }
@@ -280,7 +280,7 @@ Tidepool__V1__Job *encode_job(struct scratch *scratch, const struct control_job 
     message->devices_min = job->devices_min;
     message->devices_max = job->devices_max;
     message->priority = (uint32_t)job->priority;
-    message->devices = scratch_take(scratch, (job->device_count + 1) * sizeof(char *));
+    message->devices = scratch_take(scratch, job->device_count + 1, sizeof(char *));
     for (size_t i = 0; message->devices != NULL && i < job->device_count; i++) {
         message->devices[message->n_devices++] = scratch_text(scratch, job->devices[i]);
     }
@@ -333,7 +333,7 @@ Tidepool__V1__Move *encode_move(struct scratch *scratch, const struct control_mo
     message->ready_devices = core->devices_have;
     message->projected_wait_ms = (double)core->projected_wait_ns / 1e6;
     message->slo_ms = (double)core->slo_ns / 1e6;
-    message->victims = scratch_take(scratch, CORE_VICTIMS_MAX * sizeof *message->victims);
+    message->victims = scratch_take(scratch, CORE_VICTIMS_MAX, sizeof *message->victims);
     for (uint32_t i = 0; message->victims != NULL && i < core->victim_count; i++) {
         Tidepool__V1__Victim *victim = encode_victim(scratch, &move->victims[i], rung);
         if (victim != NULL) {
@@ -351,7 +351,7 @@ static ProtobufCBinaryData encode_use(struct scratch *scratch, const struct time
                                       uint32_t device, enum timeline_use use, uint64_t first,
                                       size_t count)
 {
-    uint8_t *shares = scratch_take(scratch, count);
+    uint8_t *shares = scratch_take(scratch, count, 1);
     if (shares == NULL || count == 0) {
         return (ProtobufCBinaryData){0};
     }
@@ -373,8 +373,11 @@ Tidepool__V1__Timeline *encode_timeline(struct scratch *scratch, struct control 
     if (slots_max != 0 && next - first > slots_max) {
         first = next - slots_max;
     }
-    if (message == NULL || (message->devices = scratch_take(
-                                scratch, DEVICES_MAX * sizeof *message->devices)) == NULL) {
+    if (message == NULL) {
+        return NULL;
+    }
+    message->devices = scratch_take(scratch, DEVICES_MAX, sizeof *message->devices);
+    if (message->devices == NULL) {
         return NULL;
     }
     message->slot_ms = control_slot_ms();

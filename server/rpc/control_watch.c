@@ -146,7 +146,7 @@ static bool fill_removed(struct scratch *scratch, struct control *control, uint6
                          size_t index, Tidepool__V1__Change *change)
 {
     struct control_removed removed;
-    Tidepool__V1__Removed *message = scratch_take(scratch, sizeof *message);
+    Tidepool__V1__Removed *message = scratch_take(scratch, 1, sizeof *message);
     if (message == NULL || !control_removed_at(control, seen, index, &removed)) {
         return false;
     }

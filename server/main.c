@@ -1,0 +1,416 @@
+/* main.c: reads the configuration, wires the parts, starts, drains, stops. Nothing else. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/base/clock.h"
+#include "server/base/log.h"
+#include "server/control/config.h"
+#include "server/control/control.h"
+#include "server/device/device.h"
+#include "server/net/grpc.h"
+#include "server/net/http.h"
+#include "server/rpc/control.h"
+#include "server/rpc/health.h"
+#include "server/rpc/inference.h"
+#include "server/rpc/pages.h"
+#include "server/serve/serve.h"
+#include "server/store/store.h"
+#include "server/train/trainer.h"
+
+#define VERSION "0.1.0"
+
+struct arguments {
+    const char *config, *model_repository, *state;
+    bool check;
+};
+
+/* In the order of their making; unmade the other way round. */
+struct server {
+    struct config config;
+    struct device_set devices;
+    bool devices_found;
+    struct store *store;
+    struct control *control;
+    struct serve *serve;
+    struct trainer *trainer;
+    struct inference_context *inference;
+    struct health *health;
+    struct control_service *control_service;
+    struct grpc_service services[3]; /* in the order of enum config_service's bits */
+    struct grpc_server *grpc;
+    struct pages pages;
+    struct http_route health_routes[PAGES_HEALTH_COUNT], metrics_routes[PAGES_METRICS_COUNT];
+    struct http_server *http;
+};
+
+/* ---- the command line ---------------------------------------------------------------------------
+ */
+
+static const char usage[] =
+    "tidepoold: serves models and trains on the same devices\n"
+    "  --config FILE            configuration (config/README.md); default: none\n"
+    "  --model-repository DIR   serves all models in DIR (Triton's layout)\n"
+    "  --state DIR              what must survive: jobs, checkpoints, the control socket\n"
+    "  --check FILE             only looks whether a configuration is good\n"
+    "  --help-config            explains every key of the configuration\n"
+    "  --version, --help\n"
+    "SIGTERM finishes what was accepted and stops; SIGHUP reads the configuration again.\n";
+
+/* Returns -1 to go on, else the exit code. */
+static int arguments_read(int count, char **values, struct arguments *arguments)
+{
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"model-repository", required_argument, NULL, 'm'},
+        {"state", required_argument, NULL, 's'},
+        {"check", required_argument, NULL, 'k'},
+        {"help-config", no_argument, NULL, 'p'},
+        {"version", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},
+        {0},
+    };
+    int option;
+    while ((option = getopt_long(count, values, "", options, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            arguments->config = optarg;
+            break;
+        case 'm':
+            arguments->model_repository = optarg;
+            break;
+        case 's':
+            arguments->state = optarg;
+            break;
+        case 'k':
+            arguments->config = optarg;
+            arguments->check = true;
+            break;
+        case 'p':
+            config_print_help(stdout);
+            return 0;
+        case 'v':
+            puts("tidepoold " VERSION);
+            return 0;
+        case 'h':
+            fputs(usage, stdout);
+            return 0;
+        default:
+            fputs(usage, stderr);
+            return 2;
+        }
+    }
+    if (optind < count) {
+        fprintf(stderr, "tidepoold: what is '%s' for?\n%s", values[optind], usage);
+        return 2;
+    }
+    return -1;
+}
+
+/* ---- making
+ * ----------------------------------------------------------------------------------------- */
+
+static int config_load(const struct arguments *arguments, struct config *config,
+                       struct error *error)
+{
+    int result = config_read(config, arguments->config, error);
+    if (result == 0) {
+        result = config_override(config, arguments->model_repository, arguments->state, error);
+    }
+    return result < 0 ? result : config_complete(config, error);
+}
+
+static int parts_create(struct server *server, struct error *error)
+{
+    const struct config *config = &server->config;
+    struct device_config devices = {.cpu_devices = (uint32_t)config->devices.cpu_devices,
+                                    .cores_per_device = (uint32_t)config->devices.cores_per_device,
+                                    .memory_bytes = (uint64_t)config->devices.memory_mib << 20};
+    int result = device_set_discover(&devices, &server->devices, error);
+    if (result < 0) {
+        return result;
+    }
+    server->devices_found = true;
+    onnx_set_library(config->onnxruntime);
+    server->store = store_open(config->state, error);
+    if (server->store == NULL) {
+        return -(int)error->code;
+    }
+    struct control_parts parts = {config, &server->devices, server->store};
+    server->control = control_create(&parts, error);
+    if (server->control == NULL) {
+        return -(int)error->code;
+    }
+    struct serve_options options = {config->state, control_notify_serve, server->control};
+    server->serve = serve_create(&server->devices, &options, error);
+    if (server->serve == NULL) {
+        return -(int)error->code;
+    }
+    server->trainer = trainer_create(&server->devices, config->state, control_notify_train,
+                                     server->control, error);
+    return server->trainer != NULL ? 0 : -(int)error->code;
+}
+
+static unsigned network_threads(const struct config *config)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (config->network_threads > 0) {
+        return (unsigned)config->network_threads;
+    }
+    return cores >= 8 ? (unsigned)cores / 4 : 1;
+}
+
+static int services_create(struct server *server, struct error *error)
+{
+    const struct config *config = &server->config;
+    struct grpc_limits limits = grpc_limits_default;
+    limits.message_bytes_max = (uint32_t)config->limits.message_mib << 20;
+    limits.request_bytes_max = (uint64_t)config->limits.requests_mib << 20;
+    limits.concurrent_streams_max = (uint32_t)config->limits.streams;
+    limits.connections_max = (uint32_t)config->limits.connections;
+    limits.calls_max = (uint32_t)config->limits.calls;
+    server->inference = inference_create(server->serve, VERSION, error);
+    server->health = server->inference != NULL ? health_create(server->serve, error) : NULL;
+    if (server->health == NULL) {
+        return -(int)error->code;
+    }
+    struct control_service_options options = {server->control, server->inference, VERSION,
+                                              config->token_file};
+    server->control_service = control_service_create(&options, error);
+    if (server->control_service == NULL) {
+        return -(int)error->code;
+    }
+    server->services[0] = inference_service(server->inference);
+    server->services[1] = health_service(server->health);
+    server->services[2] = control_service_table(server->control_service);
+    server->grpc = grpc_server_create(network_threads(config), &limits, server->services, 3, error);
+    server->pages =
+        (struct pages){server->serve, server->control, server->grpc, server->inference, VERSION};
+    pages_health_routes(&server->pages, server->health_routes);
+    pages_metrics_routes(&server->pages, server->metrics_routes);
+    server->http = server->grpc != NULL ? http_server_create(error) : NULL;
+    return server->http != NULL ? 0 : -(int)error->code;
+}
+
+/* ---- listening
+ * ---------------------------------------------------------------------------------------- */
+
+static int listen_at(struct server *server, const char *address, unsigned services,
+                     uint16_t *ret_port, struct error *error)
+{
+    if ((services & CONFIG_SERVICES_GRPC) != 0) {
+        return grpc_server_listen(server->grpc, address, services, ret_port, error);
+    }
+    /* One address may show both pages. */
+    static struct http_route both[PAGES_HEALTH_COUNT + PAGES_METRICS_COUNT];
+    if (services == CONFIG_SERVICE_HTTP) {
+        return http_server_listen(server->http, address, server->health_routes, PAGES_HEALTH_COUNT,
+                                  ret_port, error);
+    }
+    if (services == CONFIG_SERVICE_METRICS) {
+        return http_server_listen(server->http, address, server->metrics_routes,
+                                  PAGES_METRICS_COUNT, ret_port, error);
+    }
+    memcpy(both, server->health_routes, sizeof server->health_routes);
+    memcpy(both + PAGES_HEALTH_COUNT, server->metrics_routes, sizeof server->metrics_routes);
+    return http_server_listen(server->http, address, both, sizeof both / sizeof both[0], ret_port,
+                              error);
+}
+
+/* "127.0.0.1:8001" with another port. */
+static void address_with_port(const char *address, unsigned port, char *text, size_t size)
+{
+    const char *colon = strrchr(address, ':');
+    int host = colon != NULL ? (int)(colon - address) : (int)strlen(address);
+    snprintf(text, size, "%.*s:%u", host, address, port);
+}
+
+static bool address_is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
+           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "unix:", 5) == 0;
+}
+
+static int listen_one(struct server *server, const struct config_listener *listener,
+                      struct error *error)
+{
+    char bound[4200];
+    char services[64];
+    uint16_t port = 0;
+    bool is_unix = strncmp(listener->address, "unix:", 5) == 0;
+    int result = listen_at(server, listener->address, listener->services, &port, error);
+    if (result == -ERROR_UNAVAILABLE && server->config.port_fallback && !is_unix) {
+        log_write(LOG_WARN, "main", "port in use", "address=%s taken=\"a free one\"",
+                  listener->address);
+        address_with_port(listener->address, 0, bound, sizeof bound);
+        result = listen_at(server, bound, listener->services, &port, error);
+    }
+    if (result < 0) {
+        return result;
+    }
+    if (is_unix) {
+        snprintf(bound, sizeof bound, "%s", listener->address);
+    } else {
+        address_with_port(listener->address, port, bound, sizeof bound);
+    }
+    config_services_print(listener->services, services, sizeof services);
+    log_write(address_is_loopback(bound) ? LOG_INFO : LOG_WARN, "main", "listening",
+              "address=%s services=\"%s\" reach=%s", bound, services,
+              address_is_loopback(bound) ? "\"this machine only\""
+                                         : "\"other machines, in clear text\"");
+    return control_add_listener(server->control, bound, listener->services);
+}
+
+/* ---- starting and stopping
+ * --------------------------------------------------------------------------------- */
+
+static int server_start(struct server *server, struct error *error)
+{
+    int result = parts_create(server, error);
+    if (result == 0) {
+        result = services_create(server, error);
+    }
+    for (uint32_t i = 0; i < server->config.listener_count && result == 0; i++) {
+        result = listen_one(server, &server->config.listeners[i], error);
+    }
+    if (result == 0) {
+        result = store_start(server->store, error);
+    }
+    if (result == 0) {
+        result = control_start(server->control, server->serve, server->trainer, error);
+    }
+    if (result == 0) {
+        result = http_server_start(server->http, error);
+    }
+    return result < 0 ? result : grpc_server_start(server->grpc, error);
+}
+
+/* Readiness off, then no new connections, then what was accepted is finished. */
+static void server_drain(struct server *server)
+{
+    log_write(LOG_INFO, "main", "draining", "limit_s=%g", server->config.drain_s);
+    serve_set_draining(server->serve, true);
+    health_close(server->health);
+    control_service_close(server->control_service);
+    grpc_server_drain(server->grpc, (uint64_t)(server->config.drain_s * 1000));
+}
+
+static void server_destroy(struct server *server)
+{
+    http_server_destroy(server->http);
+    grpc_server_destroy(server->grpc);
+    if (server->control != NULL) {
+        control_stop(server->control);
+    }
+    control_service_destroy(server->control_service);
+    health_destroy(server->health);
+    inference_destroy(server->inference);
+    trainer_destroy(server->trainer);
+    serve_destroy(server->serve);
+    /* The store's callbacks post to the control thread's box: it goes first. */
+    store_close(server->store);
+    control_destroy(server->control);
+    if (server->devices_found) {
+        device_set_destroy(&server->devices);
+    }
+    config_fini(&server->config);
+}
+
+/* ---- signals
+ * ---------------------------------------------------------------------------------------------- */
+
+static void signals_block(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, set, NULL); /* inherited by every thread */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void log_configure(const struct config *config)
+{
+    log_open(STDERR_FILENO, (enum log_level)config->log.level, config->log.format == 1);
+}
+
+static void reload(struct server *server, const struct arguments *arguments)
+{
+    struct config fresh = {0};
+    struct error error = {0};
+    struct log_text text;
+    char live[256];
+    char restart[256];
+    if (config_load(arguments, &fresh, &error) < 0 ||
+        control_service_reload(server->control_service, &error) < 0) {
+        log_write(LOG_ERROR, "main", "configuration not reloaded", "reason=%s",
+                  log_quote(&text, error.text));
+        config_fini(&fresh);
+        return;
+    }
+    config_changes(&server->config, &fresh, live, sizeof live, restart, sizeof restart);
+    log_configure(&fresh);
+    control_set_testing(server->control, fresh.testing);
+    log_write(LOG_INFO, "main", "configuration reloaded", "changed=\"%s\" needs_restart=\"%s\"",
+              live, restart);
+    config_fini(&fresh);
+}
+
+static void signals_wait(const sigset_t *set, struct server *server,
+                         const struct arguments *arguments)
+{
+    int number = 0;
+    for (;;) {
+        if (sigwait(set, &number) != 0) {
+            continue;
+        }
+        if (number != SIGHUP) {
+            log_write(LOG_INFO, "main", "told to stop", "signal=%s", strsignal(number));
+            return;
+        }
+        reload(server, arguments);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct server server;
+    struct arguments arguments = {0};
+    struct error error = {0};
+    sigset_t signals;
+    int code = arguments_read(argc, argv, &arguments);
+    if (code >= 0) {
+        return code;
+    }
+    if (config_load(&arguments, &server.config, &error) < 0) {
+        fprintf(stderr, "tidepoold: %s\n", error.text);
+        config_fini(&server.config);
+        return 2;
+    }
+    if (arguments.check) {
+        printf("%s: good\n", arguments.config);
+        config_fini(&server.config);
+        return 0;
+    }
+    log_configure(&server.config);
+    signals_block(&signals);
+    code = 1;
+    if (server_start(&server, &error) < 0) {
+        log_write(LOG_ERROR, "main", "not started", "reason=\"%s\"", error.text);
+    } else {
+        log_write(LOG_INFO, "main", "started", "version=%s devices=%u state=%s", VERSION,
+                  server.devices.count, server.config.state);
+        signals_wait(&signals, &server, &arguments);
+        server_drain(&server);
+        code = 0;
+    }
+    server_destroy(&server);
+    if (code == 0) {
+        log_write(LOG_INFO, "main", "stopped", "code=0");
+    }
+    return code;
+}
