@@ -26,6 +26,7 @@ struct health {
      * a call is finished, since finish waits for on_gone, which takes it. */
     pthread_mutex_t lock;
     struct watch *watches;
+    struct watch *ended; /* by health_close; kept, since on_drained may still be on its way */
     bool closed;
 };
 
@@ -183,7 +184,8 @@ void health_close(struct health *health)
     for (struct watch *watch = watches; watch != NULL; watch = next) {
         next = watch->next;
         grpc_call_finish(watch->call, ERROR_UNAVAILABLE, "the server is shutting down");
-        free(watch);
+        watch->next = health->ended; /* only this thread looks at the list */
+        health->ended = watch;
     }
 }
 
@@ -212,6 +214,11 @@ void health_destroy(struct health *health)
 {
     if (health != NULL) {
         serve_on_readiness(health->serve, NULL, NULL);
+        while (health->ended != NULL) {
+            struct watch *next = health->ended->next;
+            free(health->ended);
+            health->ended = next;
+        }
         (void)pthread_mutex_destroy(&health->lock);
         free(health);
     }

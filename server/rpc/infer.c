@@ -1,6 +1,7 @@
 /* ModelInfer: decoded and checked on the network thread, answered on the serving thread. */
 #include "server/base/clock.h"
 #include "server/rpc/inference_context.h"
+#include "server/serve/statistics.h"
 
 static void infer_free(struct infer_call *infer)
 {
