@@ -108,11 +108,11 @@ void fixture_data_write(const struct fixture *fixture, uint32_t rows, uint32_t i
         for (uint32_t i = 0; i < inputs; i++) {
             values[row * inputs + i] = random_signed_unit(random_at(1, row * inputs + i));
         }
-        for (uint32_t class = 0; class < classes; class++) {
+        for (uint32_t class = 0; class < classes; class ++) {
             float score = 0;
             for (uint32_t i = 0; i < inputs; i++) {
-                score += values[row * inputs + i] *
-                         random_signed_unit(random_at(2, class * inputs + i));
+                score +=
+                    values[row * inputs + i] * random_signed_unit(random_at(2, class * inputs + i));
             }
             labels[row] = score > best ? class : labels[row];
             best = score > best ? score : best;
@@ -171,7 +171,8 @@ static bool wait_until(struct fixture *fixture, const unsigned *counter, unsigne
     (void)clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += WAIT_S;
     while (*counter < count) {
-        bool failed = fixture->counts[TRAIN_FAILED] > 0 && counter != &fixture->counts[TRAIN_FAILED];
+        bool failed =
+            fixture->counts[TRAIN_FAILED] > 0 && counter != &fixture->counts[TRAIN_FAILED];
         if (failed || pthread_cond_timedwait(&fixture->changed, &fixture->lock, &end) != 0) {
             return *counter >= count;
         }

@@ -3,9 +3,9 @@
 #define TIDEPOOL_TESTS_TRAIN_FIXTURE_H
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 
 #include <cmocka.h>
