@@ -6,17 +6,17 @@
 /* Where a tensor's data starts within the block: enough for any element and any kernel. */
 #define ALIGNMENT 64
 
-static int blank_tensor(const struct tensor_spec *spec, bool batching, uint32_t rows,
-                        struct tensor *ret_tensor)
+static int blank_tensor(const struct tensor_spec *spec, bool batching,
+                        const struct blank_form *form, struct tensor *ret_tensor)
 {
     size_t element = spec->datatype == DATATYPE_BYTES ? 4 : datatype_bytes(spec->datatype);
     int64_t count;
     *ret_tensor = (struct tensor){.datatype = spec->datatype};
     if (batching) {
-        ret_tensor->dims[ret_tensor->rank++] = rows;
+        ret_tensor->dims[ret_tensor->rank++] = form->rows;
     }
     for (uint32_t i = 0; i < spec->rank; i++) {
-        ret_tensor->dims[ret_tensor->rank++] = spec->dims[i] < 0 ? 1 : spec->dims[i];
+        ret_tensor->dims[ret_tensor->rank++] = spec->dims[i] < 0 ? form->variable : spec->dims[i];
     }
     count = tensor_element_count(ret_tensor->dims, ret_tensor->rank);
     if (count < 0 || (uint64_t)count > BLANK_BYTES_MAX / element) {
@@ -44,7 +44,7 @@ static void row_mark(enum datatype datatype, unsigned char *data, size_t bytes)
 }
 
 int blank_inputs_init(struct blank_inputs *inputs, const struct model_signature *signature,
-                      uint32_t rows, bool mark_first, struct error *error)
+                      const struct blank_form *form, struct error *error)
 {
     bool batching = signature->batch_max > 0;
     size_t total = 0;
@@ -55,12 +55,12 @@ int blank_inputs_init(struct blank_inputs *inputs, const struct model_signature 
         goto no_memory;
     }
     for (size_t i = 0; i < signature->input_count; i++) {
-        if (blank_tensor(&signature->inputs[i], batching, rows, &inputs->tensors[i]) < 0 ||
+        if (blank_tensor(&signature->inputs[i], batching, form, &inputs->tensors[i]) < 0 ||
             inputs->tensors[i].bytes > BLANK_BYTES_MAX - total) {
             blank_inputs_fini(inputs);
             return error_set(error, ERROR_RESOURCE_EXHAUSTED,
                              "%u rows of input '%s' alone, or of all inputs, take more than 1 GiB",
-                             (unsigned)rows, signature->inputs[i].name);
+                             (unsigned)form->rows, signature->inputs[i].name);
         }
         total += (inputs->tensors[i].bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
@@ -73,8 +73,8 @@ int blank_inputs_init(struct blank_inputs *inputs, const struct model_signature 
     for (size_t i = 0; i < signature->input_count; i++) {
         struct tensor *tensor = &inputs->tensors[i];
         tensor->data = at;
-        if (mark_first && batching && rows > 0) {
-            row_mark(tensor->datatype, at, tensor->bytes / rows);
+        if (form->mark_first && batching && form->rows > 0) {
+            row_mark(tensor->datatype, at, tensor->bytes / form->rows);
         }
         at += (tensor->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }

@@ -148,13 +148,13 @@ static void shapes_learn(struct model_signature *signature, const struct tensor 
     }
 }
 
-static int blank_run(struct instance *instance, uint32_t rows, bool mark_first,
+static int blank_run(struct instance *instance, const struct blank_form *form,
                      struct tensor *ret_outputs, struct error *error)
 {
     struct blank_inputs blank;
-    int result = blank_inputs_init(&blank, &instance->model->signature, rows, mark_first, error);
+    int result = blank_inputs_init(&blank, &instance->model->signature, form, error);
     if (result == 0) {
-        const struct run_request request = {.inputs = blank.tensors, .rows = rows};
+        const struct run_request request = {.inputs = blank.tensors, .rows = form->rows};
         result = onnx_instance_run(instance, &request, 1, ret_outputs, error);
         blank_inputs_fini(&blank);
     }
@@ -182,9 +182,10 @@ static int outputs_keep(struct tensor *outputs, size_t count, void **ret_memory)
 
 enum trial { TRIAL_PROVEN, TRIAL_UNPROVEN, TRIAL_WRONG };
 
-static enum trial batch_of_two_try(struct instance *instance, struct tensor *alone, bool compare,
-                                   struct error *error)
+static enum trial batch_of_two_try(struct instance *instance, struct tensor *alone,
+                                   uint32_t variable, bool compare, struct error *error)
 {
+    const struct blank_form two = {.rows = 2, .variable = variable, .mark_first = compare};
     const struct model_signature *signature = &instance->model->signature;
     struct tensor batch[MODEL_TENSORS_MAX];
     void *kept = NULL;
@@ -193,7 +194,7 @@ static enum trial batch_of_two_try(struct instance *instance, struct tensor *alo
         (void)error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory to try a batch");
         return TRIAL_UNPROVEN;
     }
-    result = blank_run(instance, 2, compare, batch, error);
+    result = blank_run(instance, &two, batch, error);
     if (result == 0 && compare) {
         result = rows_compare(signature, alone, batch, error);
     }
@@ -208,15 +209,23 @@ static enum trial batch_of_two_try(struct instance *instance, struct tensor *alo
  * every run checks its rows again. With `compare` a row's outputs may not depend on another row. */
 static enum trial batch_try(struct instance *instance, bool compare, struct error *error)
 {
+    static const uint32_t sizes[] = BLANK_SIZES;
     struct model_signature *signature = &instance->model->signature;
     struct tensor alone[MODEL_TENSORS_MAX];
-    if (blank_run(instance, 1, false, alone, error) < 0) {
+    struct blank_form form = {.rows = 1};
+    int result = -1;
+    for (size_t i = 0; i < BLANK_SIZE_COUNT && result < 0; i++) {
+        form.variable = sizes[i];
+        result = blank_run(instance, &form, alone, error);
+    }
+    if (result < 0) {
         bool ran = instance->outputs[0] != NULL; /* then it is its outputs that are wrong */
         return ran && signature->batch_max > 0 ? TRIAL_WRONG : TRIAL_UNPROVEN;
     }
     shapes_learn(signature, alone);
-    return signature->batch_max < 2 ? TRIAL_PROVEN
-                                    : batch_of_two_try(instance, alone, compare, error);
+    return signature->batch_max < 2
+               ? TRIAL_PROVEN
+               : batch_of_two_try(instance, alone, form.variable, compare, error);
 }
 
 /* ---- loading -----------------------------------------------------------------------------------

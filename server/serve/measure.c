@@ -94,16 +94,17 @@ static int run_once(const struct measure_subject *subject, struct instance *inst
 /* Median of some runs. The first one reserves memory and does not count, unless it alone took the
  * time allowed. */
 static int size_measure(const struct measure_subject *subject, struct instance *instance,
-                        uint32_t rows, uint64_t until_ns, uint64_t *ret_ns, struct error *error)
+                        const struct blank_form *form, uint64_t until_ns, uint64_t *ret_ns,
+                        struct error *error)
 {
     struct blank_inputs blank;
     uint64_t times[RUNS_MAX + 1];
     size_t count = 0;
-    int result = blank_inputs_init(&blank, subject->signature, rows, false, error);
+    int result = blank_inputs_init(&blank, subject->signature, form, error);
     if (result < 0) {
         return result;
     }
-    const struct run_request request = {.inputs = blank.tensors, .rows = rows};
+    const struct run_request request = {.inputs = blank.tensors, .rows = form->rows};
     do {
         result = run_once(subject, instance, &request, &times[count], error);
         count++;
@@ -124,7 +125,7 @@ static uint32_t size_next(uint32_t rows, uint32_t rows_max)
 }
 
 static int table_measure(const struct measure_subject *subject, struct instance *instance,
-                         struct service_table *ret_table, struct error *error)
+                         uint32_t variable, struct service_table *ret_table, struct error *error)
 {
     uint32_t rows_max = subject->signature->batch_max > 0 ? subject->signature->batch_max : 1;
     uint64_t start = clock_now_ns();
@@ -137,7 +138,8 @@ static int table_measure(const struct measure_subject *subject, struct instance 
         if (table.count > 0 && left < 4 * table.ns[table.count - 1]) {
             break;
         }
-        int result = size_measure(subject, instance, rows, now + left / 4, &ns, error);
+        const struct blank_form form = {.rows = rows, .variable = variable};
+        int result = size_measure(subject, instance, &form, now + left / 4, &ns, error);
         if (result < 0) {
             *ret_table = table; /* what was measured before holds */
             return result;
@@ -271,19 +273,36 @@ static void cache_write(const struct measure_subject *subject, const char *state
 
 /* Runs the largest measured batch that takes little time, so that requests find memory reserved. */
 static int warm_up(const struct measure_subject *subject, struct instance *instance,
-                   const struct service_table *table, struct error *error)
+                   uint32_t variable, const struct service_table *table, struct error *error)
 {
     struct blank_inputs blank;
-    uint32_t rows = table->batch[0];
+    struct blank_form form = {.rows = table->batch[0], .variable = variable};
     uint64_t ns;
     for (uint32_t i = 1; i < table->count && table->ns[i] <= WARM_UP_NS; i++) {
-        rows = table->batch[i];
+        form.rows = table->batch[i];
     }
-    int result = blank_inputs_init(&blank, subject->signature, rows, false, error);
+    int result = blank_inputs_init(&blank, subject->signature, &form, error);
     if (result == 0) {
-        const struct run_request request = {.inputs = blank.tensors, .rows = rows};
+        const struct run_request request = {.inputs = blank.tensors, .rows = form.rows};
         result = run_once(subject, instance, &request, &ns, error);
         blank_inputs_fini(&blank);
+    }
+    return result;
+}
+
+/* With variable dimensions of the first size that the model runs on, from the cache or anew. */
+static int sizes_try(const struct measure_subject *subject, struct instance *instance, bool found,
+                     struct service_table *table, struct error *error)
+{
+    static const uint32_t sizes[] = BLANK_SIZES;
+    int result = -1;
+    for (size_t i = 0; i < BLANK_SIZE_COUNT && result < 0; i++) {
+        result = found ? warm_up(subject, instance, sizes[i], table, error)
+                       : table_measure(subject, instance, sizes[i], table, error);
+        if (result == -ERROR_UNAVAILABLE || result == -ERROR_CANCELLED ||
+            (!found && table->count > 0)) {
+            break;
+        }
     }
     return result;
 }
@@ -297,8 +316,7 @@ int measure_instance(const struct measure_subject *subject, struct instance *ins
     struct service_table table = {0};
     bool cached = state_dir != NULL && cache_path(subject, state_dir, path, sizeof(path)) == 0;
     bool found = cached && cache_read(path, &table);
-    int result = found ? warm_up(subject, instance, &table, &problem)
-                       : table_measure(subject, instance, &table, &problem);
+    int result = sizes_try(subject, instance, found, &table, &problem);
     if (result == -ERROR_UNAVAILABLE || result == -ERROR_CANCELLED) {
         return error_set(error, problem.code, "%s", problem.text);
     }

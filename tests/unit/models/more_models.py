@@ -62,6 +62,14 @@ def needs_values():
                  constant("table", np.float32([10, 11, 12, 13]))])
 
 
+def images():
+    """A convolution over images of any size that is at least its window's."""
+    return make([helper.make_node("Conv", ["INPUT", "window"], ["OUTPUT"])],
+                [value("INPUT", FLOAT, ["n", 1, "height", "width"])],
+                [value("OUTPUT", FLOAT, ["n", 1, "h", "w"])],
+                [constant("window", np.ones((1, 1, 5, 5), np.float32))])
+
+
 def strings_batch():
     return make([helper.make_node("Identity", ["INPUT"], ["OUTPUT"])],
                 [value("INPUT", TensorProto.STRING, ["n", 2])],
@@ -120,7 +128,7 @@ def write_corrupt(directory):
 if __name__ == "__main__":
     target = sys.argv[1]
     for build in (centred, one_row_only, sequence_output, complex_input, needs_values,
-                  strings_batch, heavy):
+                  strings_batch, heavy, images):
         write_model(target, build.__name__, (build(), None))
     # about 0.2 ms and 5 ms a batch of 8 on one core
     write_model(target, "dense_small", dense(width=384, layers=2))

@@ -65,6 +65,7 @@ static void batches_are_used_where_a_trial_proves_them(void **state)
     assert_int_equal(batch_max_of("add_one", UINT32_MAX), 64);
     assert_int_equal(batch_max_of("strings_batch", UINT32_MAX), 64);
     assert_int_equal(batch_max_of("identity_bf16", UINT32_MAX), 64);
+    assert_int_equal(batch_max_of("images", UINT32_MAX), 64); /* not on points, but on 64 by 64 */
     assert_int_equal(batch_max_of("fixed_input", UINT32_MAX), 0);
     assert_int_equal(batch_max_of("fixed_output", UINT32_MAX), 0);
     assert_int_equal(batch_max_of("mixed_batch", UINT32_MAX), 0);

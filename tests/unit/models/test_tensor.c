@@ -109,11 +109,13 @@ static void blank_inputs_follow_the_signature(void **state)
         {.name = (char[]){"A"}, .datatype = DATATYPE_FP32, .rank = 2, .dims = {-1, 3}},
         {.name = (char[]){"B"}, .datatype = DATATYPE_BYTES, .rank = 1, .dims = {2}}};
     const struct model_signature signature = {.batch_max = 8, .input_count = 2, .inputs = specs};
+    const struct blank_form form = {.rows = 2, .variable = 1, .mark_first = true};
     struct blank_inputs blank;
     struct error error = {0};
     (void)state;
-    assert_int_equal(blank_inputs_init(&blank, &signature, 2, true, &error), 0);
+    assert_int_equal(blank_inputs_init(&blank, &signature, &form, &error), 0);
     assert_int_equal(blank.tensors[0].rank, 3);
+    assert_int_equal(blank.tensors[0].dims[1], 1);
     assert_int_equal(blank.tensors[0].bytes, 24);
     const float *numbers = blank.tensors[0].data;
     for (size_t i = 0; i < 6; i++) {
@@ -123,7 +125,7 @@ static void blank_inputs_follow_the_signature(void **state)
     assert_int_equal(tensor_check(&blank.tensors[1], "B", &error), 0);
     blank_inputs_fini(&blank);
     specs[0].dims[1] = INT64_MAX / 2;
-    assert_int_equal(blank_inputs_init(&blank, &signature, 2, true, &error),
+    assert_int_equal(blank_inputs_init(&blank, &signature, &form, &error),
                      -ERROR_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(error.text, "'A'"));
 }
