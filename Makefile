@@ -166,6 +166,18 @@ check-core-hash:
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
 
+# ---- damaged input: deterministic, bounded; each program prints its seed --------------------------
+FUZZ_TESTS := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+$(foreach t,$(FUZZ_TESTS),$(eval $(OUT)/$(t:.c=): $(call objects,$t) $(SERVER_LIBS)))
+$(OUT)/tests/fuzz/%:
+	@mkdir -p $(@D)
+	$(link)
+
+check-fuzz: $(FUZZ_TESTS:%.c=$(OUT)/%)
+	@set -e; for t in $^; do echo "== $$t"; $$t; done
+
+.PHONY: check-fuzz
+
 # ---- the live view --------------------------------------------------------------------------------
 # run [SECONDS=30]: serves and trains real data on this machine's cores; without SECONDS until q.
 # A second make builds, because the first has read its libraries before deps installed them.

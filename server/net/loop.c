@@ -13,6 +13,11 @@
 
 static _Thread_local const struct loop *loop_current;
 
+void loop_enter(const struct loop *loop)
+{
+    loop_current = loop;
+}
+
 bool loop_is_current(const struct loop *loop)
 {
     return loop_current == loop;
@@ -238,13 +243,13 @@ static void *loop_main(void *arg)
 {
     struct loop *loop = arg;
     char name[16];
-    loop_current = loop;
+    loop_enter(loop);
     snprintf(name, sizeof name, "tide-net-%u", loop->index % 1000);
     pthread_setname_np(pthread_self(), name);
     if (event_base_loop(loop->own.base, EVLOOP_NO_EXIT_ON_EMPTY) < 0) {
         log_write(LOG_ERROR, "net", "event loop ended", "thread=%u", loop->index);
     }
-    loop_current = NULL;
+    loop_enter(NULL);
     return NULL;
 }
 

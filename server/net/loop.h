@@ -76,6 +76,7 @@ void loop_fini(struct loop *loop);
 int loop_start(struct loop *loop); /* 0 or an errno */
 /* Any thread. On the loop's own thread without a trip through the mailbox. */
 void loop_post(struct loop *loop, struct note *note);
+void loop_enter(const struct loop *loop); /* the calling thread is this loop's; NULL: none's */
 bool loop_is_current(const struct loop *loop);
 /* Own thread, at the start and at the end of every event callback. */
 void loop_wake(struct loop *loop);
