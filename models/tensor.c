@@ -117,9 +117,9 @@ static int strings_check(const struct tensor *tensor, const char *name, int64_t 
     if (at != tensor->bytes) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "tensor '%s': %" PRId64
-                         " BYTES elements end at byte %zu of %zu; the shape "
-                         "and the data disagree",
-                         name, count, at, tensor->bytes);
+                         " BYTES elements end at byte %zu of %zu, %zu bytes are left over; the "
+                         "shape and the data disagree",
+                         name, count, at, tensor->bytes, tensor->bytes - at);
     }
     return 0;
 }
@@ -128,7 +128,7 @@ int tensor_check(const struct tensor *tensor, const char *name, struct error *er
 {
     struct shape_text shape;
     size_t element = datatype_bytes(tensor->datatype);
-    size_t wanted;
+    size_t wanted = 0;
     if (tensor->rank > TENSOR_RANK_MAX) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "tensor '%s': %" PRIu32 " dimensions, at most %d are served", name,
@@ -149,9 +149,9 @@ int tensor_check(const struct tensor *tensor, const char *name, struct error *er
     if (__builtin_mul_overflow((size_t)count, element, &wanted) || wanted != tensor->bytes) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "tensor '%s': shape %s of %s needs %" PRId64
-                         " elements of %zu bytes, %zu bytes were given",
+                         " elements of %zu bytes (%zu in all), %zu bytes were given",
                          name, shape_print(&shape, tensor->dims, tensor->rank),
-                         datatype_name(tensor->datatype), count, element, tensor->bytes);
+                         datatype_name(tensor->datatype), count, element, wanted, tensor->bytes);
     }
     return 0;
 }

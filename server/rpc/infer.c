@@ -21,7 +21,10 @@ static void infer_done(struct serve_request *request, enum error_code status, co
     } else if (status == ERROR_NONE) {
         grpc_call_finish(infer->call, ERROR_CANCELLED, NULL); /* nobody waits for it */
     } else {
-        (void)error_set(&error, status, "model '%s': %s", endpoint_name(infer->endpoint), text);
+        (void)error_set(&error, status, "%s", text);
+        if (strncmp(text, "model '", strlen("model '")) != 0) { /* runtimes say it themselves */
+            (void)error_prefix(&error, "model '%s'", endpoint_name(infer->endpoint));
+        }
         grpc_call_finish(infer->call, status, error.text);
     }
     infer_free(infer); /* finish has waited for a cancel callback that was running */
