@@ -217,6 +217,7 @@ static void *control_main(void *arg)
     event_base_dispatch(control->base);
     control->now_ns = clock_now_ns();
     ledger_store(control);
+    jobs_store(control);
     return NULL;
 }
 
@@ -292,7 +293,7 @@ static void free_event(struct event *event)
 static void destroy_objects(struct control *control)
 {
     for (size_t i = 0; i < control->endpoint_count; i++) {
-        endpoint_destroy(control->endpoints[i]);
+        endpoint_entry_destroy(control->endpoints[i]);
     }
     for (size_t i = 0; i < control->job_count; i++) {
         job_destroy(control->jobs[i]);

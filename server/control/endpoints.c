@@ -37,7 +37,7 @@ struct endpoint_entry *endpoint_by_name(const struct control *control, const cha
     return NULL;
 }
 
-struct endpoint_entry *endpoint_create(struct control *control, const char *name)
+struct endpoint_entry *endpoint_entry_create(struct control *control, const char *name)
 {
     if (control->endpoint_count == control->endpoint_capacity) {
         size_t capacity = control->endpoint_capacity == 0 ? 16 : control->endpoint_capacity * 2;
@@ -61,7 +61,7 @@ struct endpoint_entry *endpoint_create(struct control *control, const char *name
     return endpoint;
 }
 
-void endpoint_destroy(struct endpoint_entry *endpoint)
+void endpoint_entry_destroy(struct endpoint_entry *endpoint)
 {
     if (endpoint != NULL) {
         twin_destroy(endpoint->twin);
@@ -93,7 +93,7 @@ static void keep_totals(struct control *control, const struct endpoint_entry *en
     }
 }
 
-void endpoint_remove(struct control *control, struct endpoint_entry *endpoint)
+void endpoint_entry_remove(struct control *control, struct endpoint_entry *endpoint)
 {
     size_t index = 0;
     keep_totals(control, endpoint);
@@ -102,7 +102,7 @@ void endpoint_remove(struct control *control, struct endpoint_entry *endpoint)
         memmove(&control->endpoints[index], &control->endpoints[index + 1],
                 (--control->endpoint_count - index) * sizeof control->endpoints[0]);
     }
-    endpoint_destroy(endpoint);
+    endpoint_entry_destroy(endpoint);
 }
 
 /* ---- for the core

@@ -132,7 +132,7 @@ static void judge_answered(struct control *control, struct endpoint_entry *endpo
         return;
     }
     size_t count;
-    while ((count = endpoint_take_answered(held, answered, ANSWERED_TAKE_MAX)) > 0) {
+    while ((count = endpoint_recorded(held, answered, ANSWERED_TAKE_MAX)) > 0) {
         if (endpoint->twin == NULL) {
             endpoint->twin = twin_create();
         }

@@ -228,3 +228,14 @@ void jobs_boot(struct control *control)
         }
     }
 }
+
+void jobs_store(struct control *control)
+{
+    for (size_t i = 0; i < control->job_count; i++) {
+        struct job_entry *job = control->jobs[i];
+        if (job->committed && job->train != NULL) {
+            job_refresh_figures(job);
+            job_store(control, job, count_store_error, control);
+        }
+    }
+}

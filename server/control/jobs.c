@@ -270,7 +270,7 @@ struct commit {
 static void run_committed(struct control *control, struct control_call *call)
 {
     struct commit *commit = (struct commit *)call;
-    struct job_entry *job = job_by_number(control, commit->job, NULL);
+    struct job_entry *job = control->stopping ? NULL : job_by_number(control, commit->job, NULL);
     if (job != NULL && commit->error.code == ERROR_NONE) {
         job->committed = true;
         answer_waiters(control, job, NULL);

@@ -239,7 +239,7 @@ static void load_failed(struct control *control, struct endpoint_entry *endpoint
     if (load->done != NULL) {
         /* Who asked is told; nothing stays. */
         if (endpoint != NULL) {
-            endpoint_remove(control, endpoint);
+            endpoint_entry_remove(control, endpoint);
         }
         load->done(control, load->context, 0, &load->error);
     } else if (endpoint != NULL) {
@@ -277,7 +277,8 @@ static int load_begin(struct control *control, struct wish *wish, bool of_the_st
                       control_done *done, void *context, struct error *error)
 {
     struct load_task *load = calloc(1, sizeof *load);
-    struct endpoint_entry *endpoint = load != NULL ? endpoint_create(control, wish->name) : NULL;
+    struct endpoint_entry *endpoint =
+        load != NULL ? endpoint_entry_create(control, wish->name) : NULL;
     if (endpoint == NULL) {
         free(load);
         wish_fini(wish);
@@ -478,7 +479,7 @@ static int wish_make_room(struct control *control, const struct wish *wish, stru
                          wish->name);
     }
     if (there != NULL) {
-        endpoint_remove(control, there);
+        endpoint_entry_remove(control, there);
     }
     return 0;
 }
@@ -527,7 +528,7 @@ void control_stop_serving(struct control *control, size_t index, control_done *d
     revision_touch(control, &endpoint->revisions, true);
     done(control, context, index, NULL);
     if (failed) {
-        endpoint_remove(control, endpoint);
+        endpoint_entry_remove(control, endpoint);
     } else {
         struct core_event event = {.kind = CORE_EVENT_ENDPOINT_REMOVED};
         event.endpoint.endpoint = endpoint->number;
@@ -540,5 +541,5 @@ void control_stop_serving(struct control *control, size_t index, control_done *d
 void endpoint_stopped(struct control *control, struct endpoint_entry *endpoint)
 {
     log_write(LOG_INFO, "serve", "endpoint stopped", "endpoint=%s", endpoint->name);
-    endpoint_remove(control, endpoint);
+    endpoint_entry_remove(control, endpoint);
 }

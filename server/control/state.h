@@ -268,9 +268,9 @@ struct endpoint_entry *endpoint_by_number(const struct control *control, uint64_
 struct endpoint_entry *endpoint_by_name(const struct control *control, const char *name,
                                         size_t *ret_index);
 /* A new entry at the list's end, or NULL: no memory. */
-struct endpoint_entry *endpoint_create(struct control *control, const char *name);
-void endpoint_remove(struct control *control, struct endpoint_entry *endpoint);
-void endpoint_destroy(struct endpoint_entry *endpoint);
+struct endpoint_entry *endpoint_entry_create(struct control *control, const char *name);
+void endpoint_entry_remove(struct control *control, struct endpoint_entry *endpoint);
+void endpoint_entry_destroy(struct endpoint_entry *endpoint);
 enum control_endpoint_state endpoint_entry_state(const struct endpoint_entry *endpoint);
 void endpoint_fill_spec(const struct control *control, const struct endpoint_entry *endpoint,
                         struct core_endpoint_spec *ret_spec);
@@ -296,6 +296,7 @@ int jobs_load(struct control *control, struct error *error);
 /* `done` as in the store; NULL: only counted and logged. */
 int job_store(struct control *control, const struct job_entry *job, store_done *done,
               void *context);
+void jobs_store(struct control *control); /* the figures of all that have not ended */
 /* Checks the specification and makes the trainer's job. */
 int job_train(struct control *control, struct job_entry *job, const json_t *specification,
               struct error *error);

@@ -73,11 +73,6 @@ void endpoint_statistics(struct endpoint *endpoint, struct endpoint_statistics *
 /* The executed batch sizes in rising order; returns their number (at most `capacity` written). */
 uint32_t endpoint_batches(struct endpoint *endpoint, struct batch_statistics *ret_batches,
                           uint32_t capacity);
-/* For the twin run: moves out arrival and latency of requests answered well since the last call,
- * shard by shard, each shard in the order of its answers; returns how many. One reader (control);
- * each shard's recorder is made at its first answer and drops what the reader is too late for. */
-size_t endpoint_take_answered(struct endpoint *endpoint, struct recorded_request *ret_requests,
-                              size_t capacity);
 /* Moves out the arrivals and latencies of answered requests, device by device, each device's in
  * the order of its answers (sort them by arrival). One thread at a time: control's. */
 size_t endpoint_recorded(struct endpoint *endpoint, struct recorded_request *ret_requests,
