@@ -63,8 +63,9 @@ static void byte_counts_have_to_fit_the_shape(void **state)
     assert_int_equal(check(DATATYPE_FP32, data, 16, &error, 2, dims), 0);
     assert_int_equal(check(DATATYPE_FP32, data, 0, &error, 2, empty), 0);
     assert_int_equal(check(DATATYPE_FP32, data, 15, &error, 2, dims), -ERROR_INVALID_ARGUMENT);
-    assert_string_equal(error.text, "tensor 'X': shape [2,2] of FP32 needs 4 elements of 4 bytes, "
-                                    "15 bytes were given");
+    assert_string_equal(error.text,
+                        "tensor 'X': shape [2,2] of FP32 needs 4 elements of 4 bytes (16 in "
+                        "all), 15 bytes were given");
     assert_int_equal(check(DATATYPE_FP32, data, 17, &error, 2, dims), -ERROR_INVALID_ARGUMENT);
     assert_int_equal(check(DATATYPE_FP64, data, 0, &error, 1, huge), -ERROR_INVALID_ARGUMENT);
     assert_int_equal(check(DATATYPE_INVALID, data, 0, &error, 1, dims), -ERROR_INVALID_ARGUMENT);
