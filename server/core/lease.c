@@ -92,7 +92,6 @@ static void lease_withdraw(struct core *core, struct lease *lease, enum core_lea
 
 void core_lease_lost_device(struct core *core, struct lease *lease, enum core_reason reason)
 {
-    lease->told = false;
     if (lease->state == CORE_LEASE_RUNNING && lease->held < lease->spec.devices_min &&
         core->reconciled) {
         lease_withdraw(core, lease, CORE_LEASE_DRAINING, reason);

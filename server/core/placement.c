@@ -142,7 +142,6 @@ void core_shrink(struct core *core, struct device *device, enum core_reason reas
     enum core_rung rung = CORE_RUNG_SHRINK;
     core_device_count_move(core, device);
     core_device_revoke(core, device, rung, reason);
-    device->lease->told = false;
     explanation->rung = rung;
     explanation->deadline_ns = device->deadline_ns;
     core_explain(core, explanation);
@@ -170,6 +169,18 @@ static bool victim_before(const struct core *core, const struct device *a, const
     return core_victim_cost(core, a) < core_victim_cost(core, b);
 }
 
+/* A model that just failed to load is no reason to take more devices for it. */
+static bool is_failing(const struct core *core, const struct endpoint *endpoint)
+{
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct instance *instance = core_instance_of(core->devices[i], endpoint);
+        if (instance->failures > 0 && core_device_usable(core->devices[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool take_from_lease(struct core *core, struct endpoint *endpoint)
 {
     bool danger = core->now_ns < endpoint->danger_until_ns;
@@ -183,7 +194,7 @@ static bool take_from_lease(struct core *core, struct endpoint *endpoint)
             best = best == NULL || victim_before(core, device, best) ? device : best;
         }
     }
-    if (best == NULL) {
+    if (best == NULL || is_failing(core, endpoint)) {
         return false;
     }
     explanation.device = best->id;
@@ -256,7 +267,8 @@ static bool reach(struct core *core, struct endpoint *endpoint)
 
 static enum core_reason why_lacking(const struct core *core, const struct endpoint *endpoint)
 {
-    enum core_reason reason = CORE_REASON_DEMAND;
+    enum core_reason reason =
+        is_failing(core, endpoint) ? CORE_REASON_ACTION_FAILED : CORE_REASON_DEMAND;
     for (size_t i = 0; i < core->device_count; i++) {
         enum fit fit = fit_of(core, core->devices[i], endpoint);
         if (fit == FIT_MEMORY) {

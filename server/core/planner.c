@@ -51,7 +51,7 @@ static void plan_sustained(struct core *core)
 static bool endpoint_lacks(const struct core *core, uint64_t id)
 {
     const struct endpoint *endpoint = core_endpoint_get(core, id);
-    return endpoint != NULL && endpoint->placed < endpoint->needed;
+    return endpoint != NULL && endpoint->ready < endpoint->needed;
 }
 
 /* Past the bound of moves a device is not given back: the reserve grows instead. */
@@ -134,7 +134,6 @@ static void grow(struct core *core, struct device *device, struct lease *lease)
     }
     if (!must_empty || core_device_empty(core, device)) {
         core_device_grant(core, device, lease, CORE_REASON_ELASTIC_GROWTH);
-        lease->told = false;
         core_explain(core, &explanation);
     }
 }

@@ -207,6 +207,48 @@ static void moves_past_the_hourly_bound_end_and_the_reserve_stays(void **state)
     tide_fini(&tide);
 }
 
+static void device_whose_moves_are_used_up_is_left_to_yielding(void **state)
+{
+    (void)state;
+    struct core_config config;
+    core_config_init(&config);
+    config.moves_per_hour = 1;
+    struct tide tide;
+    tide_init(&tide, &config, 2, MS(1) / 2);
+    start_training(&tide);
+    rig_lease(tide.rig, 2, 1, 1); /* takes device 1: its only move */
+    tide_run(&tide, SECONDS(1));
+    assert_int_equal(rig_device_view(tide.rig, 1).lease, 2);
+    rig_lease_event(tide.rig, CORE_EVENT_LEASE_CANCELLED, 2);
+    tide_run(&tide, SECONDS(2));
+    assert_int_equal(rig_lease_view(tide.rig, 1).devices, 2);
+    tide_load(&tide, 480);
+    tide_run(&tide, SECONDS(6));
+    assert_int_equal(rig_device_view(tide.rig, 1).lease, 1);
+    assert_true(rig_device_view(tide.rig, 2).kept_for_serving);
+    struct core_explanation story = rig_explanation(tide.rig, CORE_WHAT_REVOKE, 1, 1);
+    assert_int_equal(story.reason, CORE_REASON_RATE_BOUND);
+    assert_false(story.applied);
+    tide_fini(&tide);
+}
+
+static void lease_starts_on_a_busy_device_but_does_not_grow_onto_one(void **state)
+{
+    (void)state;
+    struct tide tide;
+    tide_init(&tide, NULL, 2, MS(1) / 2);
+    tide_load(&tide, 480);
+    tide_run(&tide, SECONDS(5));
+    rig_lease(tide.rig, 1, 1, 2);
+    tide_run(&tide, SECONDS(2));
+    assert_int_equal(rig_lease_view(tide.rig, 1).devices, 1);
+    tide_load(&tide, 0);
+    tide_run(&tide, SECONDS(1));
+    assert_int_equal(rig_lease_view(tide.rig, 1).devices, 2);
+    assert_int_equal(tide.rig->total[CORE_ACTION_REVOKE], 0);
+    tide_fini(&tide);
+}
+
 /* LP-2: load just above the threshold for ever. */
 static void load_just_above_the_threshold_moves_a_device_once(void **state)
 {
@@ -246,6 +288,8 @@ int main(void)
         cmocka_unit_test(device_failing_under_load_costs_only_itself),
         cmocka_unit_test(swinging_load_moves_a_device_no_oftener_than_hold_and_cool_down_allow),
         cmocka_unit_test(moves_past_the_hourly_bound_end_and_the_reserve_stays),
+        cmocka_unit_test(device_whose_moves_are_used_up_is_left_to_yielding),
+        cmocka_unit_test(lease_starts_on_a_busy_device_but_does_not_grow_onto_one),
         cmocka_unit_test(load_just_above_the_threshold_moves_a_device_once),
         cmocka_unit_test(equal_jobs_settle_without_evicting_each_other),
     };

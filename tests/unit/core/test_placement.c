@@ -159,6 +159,65 @@ static void failed_placement_is_tried_again_later_and_later(void **state)
     }
 }
 
+static void instance_told(struct rig *rig, enum core_event_kind kind, uint64_t action,
+                          uint64_t device)
+{
+    rig_send(rig,
+             (struct core_event){.kind = kind,
+                                 .instance = {.action = action, .endpoint = 1, .device = device}});
+}
+
+static void answer_with_another_id_makes_no_instance_ready(void **state)
+{
+    struct rig *rig = *state;
+    rig->answers = false;
+    add(rig, spec_of(1, 1, 1, 1));
+    struct core_action place = *rig_find(rig, CORE_ACTION_PLACE);
+    instance_told(rig, CORE_EVENT_INSTANCE_READY, place.id - 1, place.instance.device);
+    instance_told(rig, CORE_EVENT_INSTANCE_READY, 0, place.instance.device);
+    assert_int_equal(rig_endpoint_view(rig, 1).instances_ready, 0);
+    instance_told(rig, CORE_EVENT_INSTANCE_READY, place.id, place.instance.device);
+    assert_int_equal(rig_endpoint_view(rig, 1).instances_ready, 1);
+}
+
+static void instance_that_breaks_is_placed_again(void **state)
+{
+    struct rig *rig = *state;
+    add(rig, spec_of(1, 4, 4, 1));
+    rig_run(rig, MS(50));
+    instance_told(rig, CORE_EVENT_INSTANCE_FAILED, 0, 3);
+    assert_int_equal(core_instance_find(rig->core, 1, 3), CORE_INSTANCE_ABSENT);
+    rig_run(rig, SECONDS(2));
+    assert_int_equal(core_instance_find(rig->core, 1, 3), CORE_INSTANCE_READY);
+}
+
+static void place_always_fails(struct rig *rig, const struct core_action *action)
+{
+    if (action->kind == CORE_ACTION_PLACE) {
+        rig_later(rig,
+                  (struct core_event){.kind = CORE_EVENT_INSTANCE_FAILED,
+                                      .instance = {.action = action->id,
+                                                   .endpoint = action->instance.endpoint,
+                                                   .device = action->instance.device}},
+                  MS(1));
+    }
+}
+
+static void device_taken_for_an_endpoint_stays_while_its_model_fails_to_load(void **state)
+{
+    struct rig *rig = *state;
+    rig_request(rig, outside(1, 1, 4));
+    rig_run(rig, MS(50));
+    rig->on_action = place_always_fails;
+    rig->place_ns = SECONDS(1000);
+    add(rig, spec_of(1, 1, 1, 1));
+    rig_run(rig, SECONDS(120));
+    assert_true(rig->total[CORE_ACTION_PLACE] > 5);
+    assert_int_equal(rig->total[CORE_ACTION_REVOKE], 1);
+    assert_int_equal(rig_lease_view(rig, 1).devices, 3);
+    assert_int_equal(rig_endpoint_view(rig, 1).reason, CORE_REASON_ACTION_FAILED);
+}
+
 static void demand_counts_devices_from_rate_and_service_time(void **state)
 {
     struct rig *rig = *state;
@@ -223,7 +282,10 @@ static void danger_asks_for_one_more_at_once_and_for_a_while(void **state)
                                  .endpoint_danger = {.endpoint = 1, .projected_wait_ns = MS(19)}});
     assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 4); /* all 4 are ready already */
     assert_int_equal(rig_explanation(rig, CORE_WHAT_DANGER, 0, 0).projected_wait_ns, MS(19));
-    rig_run(rig, SECONDS(10));
+    rig_run(rig,
+            SECONDS(2) + MS(900)); /* the danger itself, and the hold before fewer are needed */
+    assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 4);
+    rig_run(rig, MS(200));
     assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 1);
 }
 
@@ -324,6 +386,9 @@ int main(void)
         TEST(neighbour_with_long_batches_is_refused_beside_a_tight_slo),
         TEST(cordoned_occupied_and_failed_devices_get_nothing_new),
         TEST(failed_placement_is_tried_again_later_and_later),
+        TEST(answer_with_another_id_makes_no_instance_ready),
+        TEST(instance_that_breaks_is_placed_again),
+        TEST(device_taken_for_an_endpoint_stays_while_its_model_fails_to_load),
         TEST(demand_counts_devices_from_rate_and_service_time),
         TEST(batches_within_half_the_slo_count_as_capacity),
         TEST(demand_without_a_measurement_follows_what_was_observed),
