@@ -169,10 +169,12 @@ static int services_create(struct server *server, struct error *error)
     const struct config *config = &server->config;
     struct grpc_limits limits = grpc_limits_default;
     limits.message_bytes_max = (uint32_t)config->limits.message_mib << 20;
+    limits.send_bytes_max = limits.message_bytes_max;
     limits.request_bytes_max = (uint64_t)config->limits.requests_mib << 20;
     limits.concurrent_streams_max = (uint32_t)config->limits.streams;
     limits.connections_max = (uint32_t)config->limits.connections;
     limits.calls_max = (uint32_t)config->limits.calls;
+    limits.ping_interval_min_ms = (uint32_t)config->limits.ping_interval_ms;
     server->inference = inference_create(server->serve, VERSION, error);
     server->health = server->inference != NULL ? health_create(server->serve, error) : NULL;
     if (server->health == NULL) {
