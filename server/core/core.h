@@ -231,7 +231,7 @@ enum core_event_kind {
 struct core_device_spec {
     uint64_t device;
     uint32_t kind;         /* < CORE_KINDS_MAX */
-    uint64_t memory_bytes; /* for instances and leases together; 0: not limited */
+    uint64_t memory_bytes; /* for instances and leases together; 0: not limited; at most 2^50 */
 };
 
 struct core_endpoint_spec {

@@ -148,7 +148,8 @@ static void endpoint_sample(struct core *core, struct endpoint *endpoint,
 static enum core_reason spec_check(const struct core_endpoint_spec *spec)
 {
     bool valid = spec->endpoint != 0 && spec->slo_ns != 0 && spec->devices_max != 0 &&
-                 spec->devices_min <= spec->devices_max && spec->target_permille <= 1000 &&
+                 spec->devices_min <= spec->devices_max && spec->memory_bytes <= MEMORY_MAX &&
+                 spec->target_permille <= 1000 &&
                  (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) != 0;
     return valid ? CORE_REASON_NONE : CORE_REASON_INVALID;
 }
@@ -187,7 +188,7 @@ static void endpoint_prune(struct core *core, struct endpoint *endpoint)
         struct device *device = core->devices[i];
         bool serves = core_instance_serves(core_instance_of(device, endpoint));
         bool fits = kind_allowed(endpoint, (int)device->kind) &&
-                    core_device_memory_used(core, device) <= device->memory_bytes;
+                    core_device_memory_used(device) <= device->memory_bytes;
         if (serves && (endpoint->removing || !fits || left > endpoint->spec.devices_max)) {
             core_instance_remove(core, device, endpoint);
             left--;
@@ -204,6 +205,7 @@ static enum core_reason endpoint_change(struct core *core, const struct core_end
     if (spec_check(spec) != CORE_REASON_NONE) {
         return CORE_REASON_INVALID;
     }
+    core_instances_resize(core, endpoint, spec->memory_bytes);
     endpoint->spec = *spec;
     endpoint->advice = 0;
     core_endpoint_rank(core);

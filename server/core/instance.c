@@ -11,16 +11,26 @@ static const uint32_t instance_next[] = {
     [CORE_INSTANCE_REMOVING] = TO(ABSENT),
 };
 
+static void instance_count(struct device *device, struct endpoint *endpoint,
+                           const struct instance *instance, int sign)
+{
+    bool present = instance->state != CORE_INSTANCE_ABSENT;
+    bool ready = instance->state == CORE_INSTANCE_READY;
+    endpoint->placed += (uint32_t)(sign * core_instance_serves(instance));
+    endpoint->ready += (uint32_t)(sign * ready);
+    device->instances_present += (uint32_t)(sign * present);
+    device->instances_ready += (uint32_t)(sign * ready);
+    device->instances_bytes += (uint64_t)(sign * present) * endpoint->spec.memory_bytes;
+}
+
 static void instance_move(struct core *core, struct device *device, struct endpoint *endpoint,
                           enum core_instance_state next)
 {
     struct instance *instance = core_instance_of(device, endpoint);
     assert(instance_next[instance->state] & (1u << next));
-    endpoint->placed -= core_instance_serves(instance);
-    endpoint->ready -= instance->state == CORE_INSTANCE_READY;
+    instance_count(device, endpoint, instance, -1);
     instance->state = next;
-    endpoint->placed += core_instance_serves(instance);
-    endpoint->ready += instance->state == CORE_INSTANCE_READY;
+    instance_count(device, endpoint, instance, 1);
     instance->action = 0;
     instance->until_ns = 0;
     core->dirty = true;
@@ -37,36 +47,15 @@ bool core_instance_serves(const struct instance *instance)
     return instance->state == CORE_INSTANCE_PLACING || instance->state == CORE_INSTANCE_READY;
 }
 
-static uint32_t count_on_device(const struct core *core, const struct device *device, bool ready)
+void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes)
 {
-    uint32_t count = 0;
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        enum core_instance_state state = core_instance_of(device, core->endpoints[i])->state;
-        count += ready ? state == CORE_INSTANCE_READY : state != CORE_INSTANCE_ABSENT;
-    }
-    return count;
-}
-
-uint32_t core_instances_present(const struct core *core, const struct device *device)
-{
-    return count_on_device(core, device, false);
-}
-
-uint32_t core_instances_ready(const struct core *core, const struct device *device)
-{
-    return count_on_device(core, device, true);
-}
-
-uint64_t core_instances_memory(const struct core *core, const struct device *device)
-{
-    uint64_t used = 0;
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        const struct endpoint *endpoint = core->endpoints[i];
+    for (size_t i = 0; i < core->device_count; i++) {
+        struct device *device = core->devices[i];
         if (core_instance_of(device, endpoint)->state != CORE_INSTANCE_ABSENT) {
-            used = core_add_u64(used, endpoint->spec.memory_bytes);
+            device->instances_bytes += memory_bytes - endpoint->spec.memory_bytes;
         }
     }
-    return used;
+    endpoint->spec.memory_bytes = memory_bytes;
 }
 
 static uint64_t emit_instance(struct core *core, enum core_action_kind kind,

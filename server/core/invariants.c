@@ -38,12 +38,16 @@ static void check_holder(const struct core *core, const struct device *device,
     if (failed && (!none || device->promised != NULL || device->kept)) {
         broken(report, "1: lost device %" PRIu64 " is still in use", device->id);
     }
-    uint64_t used = nobody ? 0 : device->lease->spec.memory_bytes;
+    uint64_t used = nobody ? 0 : device->lease->spec.memory_bytes, bytes = 0;
+    uint32_t present = 0, ready = 0;
     for (size_t i = 0; i < core->endpoint_count; i++) {
         const struct endpoint *endpoint = core->endpoints[i];
         enum core_instance_state state = core_instance_of(device, endpoint)->state;
         bool serves = core_instance_serves(core_instance_of(device, endpoint));
         used += serves ? endpoint->spec.memory_bytes : 0;
+        bytes += state != CORE_INSTANCE_ABSENT ? endpoint->spec.memory_bytes : 0;
+        present += state != CORE_INSTANCE_ABSENT;
+        ready += state == CORE_INSTANCE_READY;
         if (serves && failed) {
             broken(report, "1: lost device %" PRIu64 " is %s for endpoint %" PRIu64, device->id,
                    core_instance_name(state), endpoint->spec.endpoint);
@@ -53,6 +57,11 @@ static void check_holder(const struct core *core, const struct device *device,
                    device->id, device->lease->spec.lease, core_instance_name(state),
                    endpoint->spec.endpoint);
         }
+    }
+    if (bytes != device->instances_bytes || present != device->instances_present ||
+        ready != device->instances_ready) {
+        broken(report, "1: device %" PRIu64 " counts %" PRIu32 " instances, has %" PRIu32,
+               device->id, device->instances_present, present);
     }
     if (used > device->memory_bytes) {
         broken(report, "1: device %" PRIu64 " has %" PRIu64 " of %" PRIu64 " bytes in use",

@@ -144,7 +144,7 @@ bool core_lease_wants_more(const struct lease *lease)
 static enum core_reason spec_check(const struct core *core, const struct core_lease_spec *spec)
 {
     if (spec->lease == 0 || spec->devices_min == 0 || spec->devices_min > spec->devices_max ||
-        (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
+        spec->memory_bytes > MEMORY_MAX || (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
         return CORE_REASON_INVALID;
     }
     if (core->reconciled && core_pool_matching(core, spec->kinds_mask) < spec->devices_min) {

@@ -28,7 +28,7 @@ static enum core_account account_of(const struct core *core, const struct device
     if (device->promised != NULL) {
         return CORE_ACCOUNT_HANDOVER;
     }
-    if (core_instances_ready(core, device) == 0) {
+    if (device->instances_ready == 0) {
         return device->kept ? CORE_ACCOUNT_HANDOVER : CORE_ACCOUNT_FREE;
     }
     return device->kept || !core_device_spare(core, device) ? CORE_ACCOUNT_RESERVE

@@ -63,19 +63,18 @@ static enum fit fit_of(const struct core *core, const struct device *device,
     if (!neighbours_agree(core, device, endpoint)) {
         return FIT_NEIGHBOUR;
     }
-    uint64_t used = core_device_memory_used(core, device);
+    uint64_t used = core_device_memory_used(device);
     used = core_add_u64(used, device->promised != NULL ? device->promised->spec.memory_bytes : 0);
     return core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes ? FIT_YES
                                                                                    : FIT_MEMORY;
 }
 
 /* Lower is better: healthy before slow, kept for it before others, then few neighbours. */
-static uint64_t place_score(const struct core *core, const struct device *device,
-                            const struct endpoint *endpoint)
+static uint64_t place_score(const struct device *device, const struct endpoint *endpoint)
 {
     uint64_t slow = device->health == CORE_HEALTH_SLOW;
     uint64_t foreign = !(device->kept && device->kept_for == endpoint->spec.endpoint);
-    return slow << 40 | foreign << 39 | core_instances_present(core, device);
+    return slow << 40 | foreign << 39 | device->instances_present;
 }
 
 static struct device *place_find(const struct core *core, const struct endpoint *endpoint)
@@ -87,7 +86,7 @@ static struct device *place_find(const struct core *core, const struct endpoint 
         if (fit_of(core, device, endpoint) != FIT_YES) {
             continue;
         }
-        uint64_t score = place_score(core, device, endpoint);
+        uint64_t score = place_score(device, endpoint);
         if (score < best_score) {
             best = device;
             best_score = score;
@@ -283,8 +282,12 @@ static enum core_reason why_lacking(const struct core *core, const struct endpoi
 
 static void satisfy(struct core *core, struct endpoint *endpoint)
 {
-    uint32_t coming = capacity_coming(core, endpoint);
     endpoint->lacks = CORE_REASON_NONE;
+    if (endpoint->placed >= endpoint->needed) {
+        endpoint->advice = 0;
+        return;
+    }
+    uint32_t coming = capacity_coming(core, endpoint);
     while (endpoint->placed + coming < endpoint->needed) {
         uint32_t placed = endpoint->placed;
         if (!reach(core, endpoint)) {
@@ -309,10 +312,10 @@ static bool has_removing(const struct core *core, const struct device *device)
 
 static void park(struct core *core, struct endpoint *endpoint)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
+    for (size_t i = 0; i < core->device_count && endpoint->placed < endpoint->spec.devices_max;
+         i++) {
         struct device *device = core->devices[i];
-        if (endpoint->placed < endpoint->spec.devices_max && !has_removing(core, device) &&
-            fit_of(core, device, endpoint) == FIT_YES) {
+        if (fit_of(core, device, endpoint) == FIT_YES && !has_removing(core, device)) {
             core_instance_place(core, device, endpoint);
         }
     }

@@ -90,7 +90,7 @@ static bool can_grow_onto(const struct core *core, const struct lease *lease,
     return lease->state == CORE_LEASE_RUNNING && core->now_ns >= lease->retry_ns &&
            ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
-           (!core_device_must_empty(core, device, lease) || core_device_spare(core, device));
+           (!core_device_must_empty(device, lease) || core_device_spare(core, device));
 }
 
 static bool grows_before(const struct lease *a, const struct lease *b)
@@ -127,7 +127,7 @@ static void grow(struct core *core, struct device *device, struct lease *lease)
         core_explain_advice(core, &device->advice, explanation);
         return;
     }
-    bool must_empty = core_device_must_empty(core, device, lease);
+    bool must_empty = core_device_must_empty(device, lease);
     if (device->promised != lease) {
         core_device_promise(device, lease);
         core->dirty = true;

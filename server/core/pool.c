@@ -9,10 +9,10 @@ bool core_device_usable(const struct device *device)
            !device->cordoned && !device->occupied && device->reclaim_by_ns == 0;
 }
 
-uint64_t core_device_memory_used(const struct core *core, const struct device *device)
+uint64_t core_device_memory_used(const struct device *device)
 {
     uint64_t lease = device->lease != NULL ? device->lease->spec.memory_bytes : 0;
-    return core_add_u64(lease, core_instances_memory(core, device));
+    return core_add_u64(lease, device->instances_bytes);
 }
 
 uint32_t core_pool_matching(const struct core *core, uint32_t kinds_mask)
@@ -100,7 +100,7 @@ static struct device *device_create(const struct core *core, const struct core_d
 
 static enum core_reason device_add(struct core *core, const struct core_device_spec *spec)
 {
-    if (spec->device == 0 || spec->kind >= CORE_KINDS_MAX) {
+    if (spec->device == 0 || spec->kind >= CORE_KINDS_MAX || spec->memory_bytes > MEMORY_MAX) {
         return CORE_REASON_INVALID;
     }
     if (core_device_get(core, spec->device) != NULL) {

@@ -39,11 +39,10 @@ static size_t queue_sort(struct core *core)
     return count;
 }
 
-bool core_device_must_empty(const struct core *core, const struct device *device,
-                            const struct lease *lease)
+bool core_device_must_empty(const struct device *device, const struct lease *lease)
 {
-    return !lease->spec.in_process || core_add_u64(core_instances_memory(core, device),
-                                                   lease->spec.memory_bytes) > device->memory_bytes;
+    return !lease->spec.in_process ||
+           device->instances_bytes + lease->spec.memory_bytes > device->memory_bytes;
 }
 
 bool core_device_empty(struct core *core, struct device *device)
@@ -51,14 +50,14 @@ bool core_device_empty(struct core *core, struct device *device)
     for (size_t i = 0; i < core->endpoint_count; i++) {
         core_instance_remove(core, device, core->endpoints[i]);
     }
-    return core_instances_present(core, device) == 0;
+    return device->instances_present == 0;
 }
 
 static bool suits(const struct core *core, const struct device *device, const struct lease *lease)
 {
     return core_device_usable(device) && ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
-           (!core_device_must_empty(core, device, lease) || core_device_spare(core, device));
+           (!core_device_must_empty(device, lease) || core_device_spare(core, device));
 }
 
 /* Lower is taken first. Promised ones, also those still on their way; then free ones: healthy and
@@ -77,8 +76,7 @@ static uint32_t free_score(const struct core *core, const struct device *device,
         return SCORE_NONE;
     }
     uint32_t slow = device->health == CORE_HEALTH_SLOW;
-    uint32_t emptying =
-        core_device_must_empty(core, device, lease) && core_instances_present(core, device) > 0;
+    uint32_t emptying = core_device_must_empty(device, lease) && device->instances_present > 0;
     return 1 + slow * 4 + hot * 2 + emptying;
 }
 
@@ -101,7 +99,7 @@ static void pick(struct core *core, struct device *device, const struct lease *l
     }
     for (size_t i = 0; i < core->endpoint_count; i++) {
         struct endpoint *endpoint = core->endpoints[i];
-        endpoint->taken += core_device_must_empty(core, device, lease) &&
+        endpoint->taken += core_device_must_empty(device, lease) &&
                            core_instance_serves(core_instance_of(device, endpoint));
     }
 }
@@ -210,7 +208,7 @@ static bool promise_picked(struct core *core, struct lease *lease)
         if (device->hold == CORE_HOLD_HELD) {
             revoke_picked(core, device, lease);
         }
-        bool empty = !core_device_must_empty(core, device, lease) ||
+        bool empty = !core_device_must_empty(device, lease) ||
                      (device->hold == CORE_HOLD_NONE && core_device_empty(core, device));
         ready = ready && empty && device->hold == CORE_HOLD_NONE;
     }

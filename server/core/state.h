@@ -12,6 +12,8 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define HOUR_NS (3600 * SECOND_NS)
 #define NEVER_NS UINT64_MAX
+/* Of an instance, a lease or a device: sums of all of them fit. */
+#define MEMORY_MAX (UINT64_C(1) << 50)
 
 struct instance {
     enum core_instance_state state;
@@ -49,7 +51,9 @@ struct device {
     uint64_t moved_ns;
 
     /* Towards endpoints. */
-    struct instance *instances; /* [core->slot_capacity], by the endpoint's slot */
+    struct instance *instances;                  /* [core->slot_capacity], by the endpoint's slot */
+    uint32_t instances_present, instances_ready; /* kept by instance.c, as is their memory */
+    uint64_t instances_bytes;
     uint64_t utilisation_ppm;
     uint64_t sampled_ns, served_ns;
     uint64_t hot_since_ns, cool_since_ns; /* NEVER_NS: not now */
@@ -195,7 +199,7 @@ void core_device_overdue(struct core *core, struct device *device);
 
 /* ---- pool.c ---- */
 bool core_device_usable(const struct device *device); /* for something new */
-uint64_t core_device_memory_used(const struct core *core, const struct device *device);
+uint64_t core_device_memory_used(const struct device *device);
 bool core_device_rested(const struct core *core, const struct device *device); /* hold time over */
 uint32_t core_device_moves(const struct core *core, const struct device *device); /* last hour */
 void core_device_count_move(struct core *core, struct device *device);
@@ -208,9 +212,7 @@ void core_device_destroy(struct device *device);
 /* ---- instance.c ---- */
 struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint);
 bool core_instance_serves(const struct instance *instance); /* PLACING or READY */
-uint32_t core_instances_present(const struct core *core, const struct device *device);
-uint64_t core_instances_memory(const struct core *core, const struct device *device);
-uint32_t core_instances_ready(const struct core *core, const struct device *device);
+void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes);
 void core_instance_place(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instance_remove(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instance_vanish(struct core *core, struct device *device, struct endpoint *endpoint);
@@ -252,8 +254,7 @@ void core_shrink(struct core *core, struct device *device, enum core_reason reas
 
 /* ---- queue.c: the minimums of waiting leases; returns the kinds that nothing may overtake on */
 uint32_t core_queue_plan(struct core *core);
-bool core_device_must_empty(const struct core *core, const struct device *device,
-                            const struct lease *lease);
+bool core_device_must_empty(const struct device *device, const struct lease *lease);
 bool core_device_empty(struct core *core, struct device *device); /* true: it is, already */
 
 /* ---- planner.c ---- */
