@@ -29,6 +29,7 @@ struct demo {
     size_t body_length;
     double cost_ms;
     uint32_t rows;
+    uint64_t steps; /* of the run that is compared */
 
     char again_id[128], long_id[128]; /* empty: not submitted yet */
     double alone_steps_per_s;         /* of the undisturbed run */

@@ -3,28 +3,33 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "clients/common/infer_message.h"
 #include "server/base/clock.h"
 
 #define CALL_NS (10 * NS_PER_S)
 #define WAIT_NS (120 * NS_PER_S)
-#define COST_TRIES 9
+#define COST_TRIES 15
+#define MEASURE_STEPS 5
+#define MEASURE_NS NS_PER_S
+#define MEASURE_TRY_NS (50 * NS_PER_MS)
+#define STEPS_MIN 10
 
 /* What differs between the jobs. WIDE and AGAIN must give the same weights: they differ in where
  * the model is exported to alone. */
 static const struct {
     const char *name, *folder, *model;
     uint32_t width, batch, micro_batch;
-    uint64_t steps, seed;
+    uint64_t steps, seed; /* steps 0: what the caller says */
 } plans[] = {
     [DEMO_SMALL] = {"digits", "models", "digits", 128, 256, 32, 400, 1},
-    [DEMO_WIDE] = {"digits-wide", "models", "digits-wide", 1024, 256, 32, 200, 2},
-    [DEMO_AGAIN] = {"digits-wide-again", "again", "digits-wide", 1024, 256, 32, 200, 2},
+    [DEMO_WIDE] = {"digits-wide", "models", "digits-wide", 1024, 256, 32, 0, 2},
+    [DEMO_AGAIN] = {"digits-wide-again", "again", "digits-wide", 1024, 256, 32, 0, 2},
     [DEMO_LONG] = {"digits-wide-long", NULL, NULL, 1024, 256, 32, 100000000, 3},
 };
 
-static json_t *spec_make(const struct demo_server *server, enum demo_job kind)
+static json_t *spec_make(const struct demo_server *server, enum demo_job kind, uint64_t steps)
 {
     char data[600], labels[600], folder[600];
     uint32_t width = plans[kind].width;
@@ -38,8 +43,8 @@ static json_t *spec_make(const struct demo_server *server, enum demo_job kind)
         "{s:s, s:{s:s,s:o}, s:{s:s,s:s,s:f}, s:i, s:i, s:I, s:I, s:s, s:{s:f}}", "name",
         plans[kind].name, "model", "kind", "mlp", "layers", layers, "data", "path", data, "labels",
         labels, "held_out", 0.1, "batch", plans[kind].batch, "micro_batch", plans[kind].micro_batch,
-        "steps", (json_int_t)plans[kind].steps, "seed", (json_int_t)plans[kind].seed, "devices",
-        "1:2", "optimizer", "learning_rate", 0.0005);
+        "steps", (json_int_t)(plans[kind].steps != 0 ? plans[kind].steps : steps), "seed",
+        (json_int_t)plans[kind].seed, "devices", "1:2", "optimizer", "learning_rate", 0.0005);
     if (spec != NULL && plans[kind].model != NULL) {
         json_object_set_new(spec, "export",
                             json_pack("{s:s,s:s,s:i,s:{s:i,s:{s:f}}}", "repository", folder, "name",
@@ -49,11 +54,11 @@ static json_t *spec_make(const struct demo_server *server, enum demo_job kind)
     return spec;
 }
 
-int demo_job_submit(struct demo_server *server, enum demo_job kind, Tidepool__V1__Job **ret_job,
-                    struct error *error)
+int demo_job_submit(struct demo_server *server, enum demo_job kind, uint64_t steps,
+                    Tidepool__V1__Job **ret_job, struct error *error)
 {
     Tidepool__V1__SubmitJobRequest request = TIDEPOOL__V1__SUBMIT_JOB_REQUEST__INIT;
-    json_t *spec = spec_make(server, kind);
+    json_t *spec = spec_make(server, kind, steps);
     char *text = spec == NULL ? NULL : json_dumps(spec, JSON_COMPACT);
     json_decref(spec);
     if (text == NULL) {
@@ -103,6 +108,38 @@ int demo_job_cancel(struct demo_server *server, const char *id, struct error *er
     Tidepool__V1__Job *job = NULL;
     request.job = (char *)(uintptr_t)id;
     int result = control_call(server->client, "CancelJob", &request.base, CALL_NS, &job, error);
+    control_free(job);
+    return result;
+}
+
+int demo_steps_measure(struct demo_server *server, double seconds, uint64_t *ret_steps,
+                       struct error *error)
+{
+    Tidepool__V1__Job *job = NULL, *now = NULL;
+    int result = demo_job_submit(server, DEMO_LONG, 0, &job, error);
+    uint64_t start_ns = 0, end_ns = 0, first_step = 0, steps = 0;
+    while (result == 0 && (steps < MEASURE_STEPS || end_ns - start_ns < MEASURE_NS)) {
+        struct timespec time = {.tv_nsec = (long)MEASURE_TRY_NS};
+        nanosleep(&time, NULL);
+        result = demo_job_get(server, job->id, &now, error);
+        if (result == 0 && control_job_over(now)) {
+            result = error_set(error, ERROR_INTERNAL, "job %s %s: %s", job->id,
+                               control_job_state(now), now->reason);
+        } else if (result == 0 && now->step > 0) { /* the first step also warms up */
+            end_ns = clock_now_ns();
+            start_ns = start_ns == 0 ? end_ns : start_ns;
+            first_step = first_step == 0 ? now->step : first_step;
+            steps = now->step - first_step;
+        }
+        control_free(now);
+        now = NULL;
+    }
+    if (result == 0) {
+        result = demo_job_cancel(server, job->id, error);
+        double per_s = (double)steps * 1e9 / (double)(end_ns - start_ns);
+        *ret_steps =
+            (uint64_t)(per_s * seconds) < STEPS_MIN ? STEPS_MIN : (uint64_t)(per_s * seconds);
+    }
     control_free(job);
     return result;
 }
@@ -174,18 +211,13 @@ int demo_device_fault(struct demo_server *server, bool fail, struct error *error
 /* ---- the request
  * -------------------------------------------------------------------------------------- */
 
-static int compare_u64(const void *a, const void *b)
-{
-    const uint64_t *first = a, *second = b;
-    return (*first > *second) - (*first < *second);
-}
-
-/* Median time of a request of so many rows, one at a time. */
+/* Least time of a request of so many rows, one at a time: what else runs on the machine makes some
+ * slower, none faster. */
 static int cost_measure(struct grpc_client *client,
                         const Inference__ModelMetadataResponse *metadata, uint32_t rows,
                         uint64_t *ret_ns, struct error *error)
 {
-    uint64_t times[COST_TRIES];
+    uint64_t least_ns = UINT64_MAX;
     unsigned char *body = NULL;
     size_t length = 0;
     int result = infer_request_from_metadata(metadata, rows, 1, &body, &length, error);
@@ -200,14 +232,14 @@ static int cost_measure(struct grpc_client *client,
                      : grpc_client_call(client, INFER_PATH, &request->base,
                                         &inference__model_infer_response__descriptor, CALL_NS,
                                         &answer, error);
-        times[i] = clock_now_ns() - start;
+        uint64_t taken_ns = clock_now_ns() - start;
+        least_ns = taken_ns < least_ns ? taken_ns : least_ns;
         if (answer != NULL) {
             protobuf_c_message_free_unpacked(answer, NULL);
         }
     }
     if (result == 0) {
-        qsort(times, COST_TRIES, sizeof(times[0]), compare_u64);
-        *ret_ns = times[COST_TRIES / 2];
+        *ret_ns = least_ns;
     }
     if (request != NULL) {
         inference__model_infer_request__free_unpacked(request, NULL);

@@ -13,8 +13,13 @@
 
 enum demo_job { DEMO_SMALL, DEMO_WIDE, DEMO_AGAIN, DEMO_LONG };
 
-int demo_job_submit(struct demo_server *server, enum demo_job kind, Tidepool__V1__Job **ret_job,
-                    struct error *error);
+/* `steps` for DEMO_WIDE and DEMO_AGAIN, which must have as many as each other. */
+int demo_job_submit(struct demo_server *server, enum demo_job kind, uint64_t steps,
+                    Tidepool__V1__Job **ret_job, struct error *error);
+/* How many steps of the wide network this machine makes in `seconds`, undisturbed: found by
+ * training it for a moment. */
+int demo_steps_measure(struct demo_server *server, double seconds, uint64_t *ret_steps,
+                       struct error *error);
 int demo_job_get(struct demo_server *server, const char *id, Tidepool__V1__Job **ret_job,
                  struct error *error);
 /* Until it is over; an error unless it finished. */

@@ -54,7 +54,7 @@ static int jobs_advance(struct demo *demo, struct error *error)
         return error_set(error, ERROR_INTERNAL, "job %s %s: %s", again->id,
                          control_job_state(again), again->reason);
     }
-    int result = demo_job_submit(&demo->server, DEMO_LONG, &job, error);
+    int result = demo_job_submit(&demo->server, DEMO_LONG, 0, &job, error);
     if (result == 0) {
         snprintf(demo->long_id, sizeof(demo->long_id), "%s", job->id);
         control_free(job);

@@ -13,6 +13,7 @@
 
 #define CALL_NS (10 * NS_PER_S)
 #define COST_MS 4.0            /* of one request on one device */
+#define UNDISTURBED_S 4.0      /* how long the compared run takes without load */
 #define SECONDS_IN_A_PIPE 30.0 /* where nobody can press q */
 
 struct options {
@@ -34,7 +35,7 @@ static int train(struct demo *demo, enum demo_job kind, Tidepool__V1__Job **ret_
 {
     Tidepool__V1__Job *job = NULL;
     uint64_t start = clock_now_ns();
-    int result = demo_job_submit(&demo->server, kind, &job, error);
+    int result = demo_job_submit(&demo->server, kind, demo->steps, &job, error);
     if (result < 0) {
         return result;
     }
@@ -55,6 +56,8 @@ static int prepare_models(struct demo *demo, struct error *error)
     Tidepool__V1__Job *small = NULL, *wide = NULL;
     int result = train(demo, DEMO_SMALL, &small, error);
     result = result < 0 ? result : demo_serve(&demo->server, "digits", error);
+    result =
+        result < 0 ? result : demo_steps_measure(&demo->server, UNDISTURBED_S, &demo->steps, error);
     result = result < 0 ? result : train(demo, DEMO_WIDE, &wide, error);
     if (result == 0) {
         double seconds = (double)(wide->finished_wall_ns - wide->started_wall_ns) / 1e9;
@@ -99,7 +102,7 @@ static int prepare_load(struct demo *demo, struct error *error)
     if (result == 0) {
         demo->handovers_before = status->handovers_total;
         demo->slices_before = status->slices;
-        result = demo_job_submit(&demo->server, DEMO_AGAIN, &job, error);
+        result = demo_job_submit(&demo->server, DEMO_AGAIN, demo->steps, &job, error);
     }
     if (result == 0) {
         snprintf(demo->again_id, sizeof(demo->again_id), "%s", job->id);
