@@ -407,6 +407,42 @@ static void instances_of_a_model_share_its_weights(void **state)
     free(values);
 }
 
+static void *instances_main(void *arg)
+{
+    struct model *model = arg;
+    const struct instance_place place = {.device_kind = "cpu", .thread_count = 1};
+    const float values[384] = {1};
+    const struct tensor input = kit_floats(values, 1, 384);
+    const struct run_request request = {&input, 1};
+    intptr_t bad = 0;
+    for (int i = 0; i < 5; i++) {
+        struct instance *instance = NULL;
+        struct tensor output;
+        struct error error = {0};
+        bad += onnx_runtime.instance_create(model, &place, &instance, &error) != 0 ||
+               onnx_runtime.run(instance, &request, 1, &output, &error) != 0;
+        onnx_runtime.instance_destroy(instance);
+    }
+    return (void *)bad;
+}
+
+static void instances_are_made_on_many_threads_at_once(void **state)
+{
+    pthread_t threads[4];
+    struct kit kit;
+    (void)state;
+    kit_open(&kit, "dense_small", 8, 1);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, instances_main, kit.model), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        void *bad = NULL;
+        assert_int_equal(pthread_join(threads[i], &bad), 0);
+        assert_null(bad);
+    }
+    kit_close(&kit);
+}
+
 static void loading_and_unloading_does_not_leak(void **state)
 {
     uint64_t before = 0;
@@ -444,6 +480,7 @@ int main(void)
         cmocka_unit_test(all_threads_keep_to_the_devices_cores),
         cmocka_unit_test(affinities_are_written_in_the_librarys_grammar),
         cmocka_unit_test(instances_of_a_model_share_its_weights),
+        cmocka_unit_test(instances_are_made_on_many_threads_at_once),
         cmocka_unit_test(loading_and_unloading_does_not_leak),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
