@@ -468,7 +468,7 @@ size_t core_step(struct core *core, const struct core_event *event, struct core_
 struct core_device_view {
     uint64_t device;
     uint32_t kind;
-    uint64_t memory_bytes;
+    uint64_t memory_bytes;      /* 0: not limited */
     uint64_t memory_used_bytes; /* by instances and the lease */
     enum core_health health;
     bool cordoned, occupied;

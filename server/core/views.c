@@ -10,7 +10,7 @@ static void device_view(const struct core *core, const struct device *device,
     *ret_view = (struct core_device_view){
         .device = device->id,
         .kind = device->kind,
-        .memory_bytes = device->memory_bytes,
+        .memory_bytes = device->memory_bytes <= MEMORY_MAX ? device->memory_bytes : 0,
         .memory_used_bytes = core_device_memory_used(device),
         .health = device->health,
         .cordoned = device->cordoned,
