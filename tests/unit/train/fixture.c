@@ -12,7 +12,7 @@
 #include "server/base/log.h"
 #include "server/train/checksum.h"
 
-#define WAIT_S 60
+#define WAIT_S 300
 
 static void on_event(void *context, const struct train_event *event)
 {

@@ -1,0 +1,504 @@
+/* What goes wrong, and what is said and kept then. */
+#include "fixture.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/base/clock.h"
+
+#define ROWS 2000
+
+static int setup(void **state)
+{
+    struct fixture *fixture = malloc(sizeof(*fixture));
+    fixture_init(fixture);
+    fixture_data_write(fixture, ROWS, 16, 4);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_fini(*state);
+    free(*state);
+    return 0;
+}
+
+#define JOB(rest)                                                                                  \
+    "{'name': 'small', 'model': {'layers': [16, 64, 4]},"                                          \
+    " 'data': {'path': '@/x.npy', 'labels': '@/y.npy', 'held_out': 0.2},"                          \
+    " 'batch': 64, 'micro_batch': 16, 'devices': '1:2', 'seed': 3," rest "}"
+
+static void both_grant(struct fixture *fixture)
+{
+    trainer_job_grant(fixture->job, 0);
+    trainer_job_grant(fixture->job, 1);
+}
+
+static void job_expect_refused(struct fixture *fixture, json_t *specification, const char *text)
+{
+    struct error error = {0};
+    struct train_job *job = NULL;
+    int result = trainer_job_create(fixture->trainer, 1, "refused", specification, &job, &error);
+    if (result >= 0 || strstr(error.text, text) == NULL) {
+        fail_msg("'%s' lacks '%s'", error.text, text);
+    }
+    json_decref(specification);
+}
+
+static void job_expect_failure(struct fixture *fixture, json_t *specification, const char *text)
+{
+    struct error error = {0};
+    if (trainer_job_create(fixture->trainer, 1, "failing", specification, &fixture->job, &error) <
+        0) {
+        fail_msg("%s", error.text);
+    }
+    json_decref(specification);
+    fixture_wait(fixture, TRAIN_FAILED, 1);
+    if (strstr(fixture->failure, text) == NULL) {
+        fail_msg("'%s' lacks '%s'", fixture->failure, text);
+    }
+    trainer_job_destroy(fixture->job);
+}
+
+/* ---- specification and data
+ * ------------------------------------------------------------------------ */
+
+static void wrong_specifications_are_refused_by_name(void **state)
+{
+    struct fixture *f = *state;
+    job_expect_refused(f, fixture_specification(f, JOB("'stepz': 5")),
+                       "job: unknown key 'stepz'; did you mean 'steps'?");
+    job_expect_refused(f, fixture_specification(f, JOB("'epochs': 1, 'steps': 1")),
+                       "either 'steps' or 'epochs', not both");
+    job_expect_refused(f, fixture_specification(f, JOB("'steps': 0")),
+                       "job.steps: 0 is out of range; 1 to 1e+15 steps");
+    job_expect_refused(f, fixture_specification(f, JOB("'steps': 1, 'priority': 101")),
+                       "job.priority: 101 is out of range");
+    job_expect_refused(f,
+                       fixture_specification(f, JOB("'steps': 1, 'optimizer': {'kind': 'adam'}")),
+                       "job.optimizer.kind: 'adam' is none of sgd, adamw");
+    job_expect_refused(f,
+                       fixture_specification(f, JOB("'steps': 1, 'export': {'repository': '/tmp', "
+                                                    "'name': '../evil'}")),
+                       "job.export.name: '../evil' must be");
+    job_expect_refused(
+        f,
+        fixture_specification(f, "{'model': {'layers': [16, 4]}, 'batch': 10, 'micro_batch': 3, "
+                                 "'steps': 1, 'data': {'path': '@/x.npy', 'labels': '@/y.npy'}}"),
+        "job.micro_batch: 3 does not divide job.batch, 10");
+    job_expect_refused(
+        f,
+        fixture_specification(f, "{'model': {'layers': [16, 4]}, 'batch': 8, 'devices': '4:2', "
+                                 "'steps': 1, 'data': {'path': '@/x.npy', 'labels': '@/y.npy'}}"),
+        "job.devices: '4:2' must be a count or minimum:maximum");
+}
+
+static void data_that_does_not_fit_the_model_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    job_expect_refused(
+        f,
+        fixture_specification(f, "{'model': {'layers': [17, 4]}, 'batch': 8, 'steps': 1, "
+                                 "'data': {'path': '@/x.npy', 'labels': '@/y.npy'}}"),
+        "has 16 columns, the model's first layer takes 17");
+    job_expect_refused(
+        f,
+        fixture_specification(f, "{'model': {'layers': [16, 4]}, 'batch': 8, 'steps': 1, "
+                                 "'data': {'path': '@/none.npy', 'labels': '@/y.npy'}}"),
+        "/none.npy': No such file");
+    job_expect_refused(
+        f,
+        fixture_specification(f, "{'model': {'layers': [16, 4]}, 'batch': 8, 'steps': 1, "
+                                 "'data': {'path': ['@/x.npy', '@/x.npy'], 'labels': '@/y.npy'}}"),
+        "has 2000 labels for 4000 rows");
+    job_expect_failure(
+        f,
+        fixture_specification(f, "{'model': {'layers': [16, 3]}, 'batch': 8, 'steps': 1, "
+                                 "'data': {'path': '@/x.npy', 'labels': '@/y.npy'}}"),
+        "is not a whole number from 0 to 2");
+}
+
+/* ---- NaN
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static void job_whose_loss_is_no_number_stops_and_keeps_its_checkpoint(void **state)
+{
+    struct fixture *fixture = *state;
+    struct train_status status;
+    fixture_job_start(
+        fixture, "nan",
+        fixture_specification(fixture, JOB("'steps': 100000, 'optimizer': {'kind': 'sgd', "
+                                           "'learning_rate': 0.05}, 'checkpoint': {'every_steps': "
+                                           "10, 'every_s': 0}")));
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_CHECKPOINT, 1);
+    fixture_revoke(fixture, 0);
+    fixture_revoke(fixture, 1);
+    /* The next step reads poisoned weights, as an overflow would leave them. */
+    step_state(fixture->job->shared.step)->data[0] = NAN;
+    trainer_job_status(fixture->job, &status);
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_FAILED, 1);
+    {
+        char expected[64];
+        (void)snprintf(expected, sizeof(expected), "the loss is not a number at step %llu;",
+                       (unsigned long long)status.step + 1);
+        assert_non_null(strstr(fixture->failure, expected));
+    }
+    trainer_job_status(fixture->job, &status);
+    assert_int_equal(status.devices_held, 0);
+    assert_int_equal(access(status.checkpoint_path, R_OK), 0);
+    trainer_job_destroy(fixture->job);
+}
+
+static void job_with_a_huge_learning_rate_fails_and_says_so(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_job_start(
+        fixture, "diverges",
+        fixture_specification(fixture, JOB("'steps': 100000, 'optimizer': {'kind': 'sgd', "
+                                           "'learning_rate': 100000}")));
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_FAILED, 1);
+    assert_non_null(strstr(fixture->failure, "lower optimizer.learning_rate"));
+    trainer_job_destroy(fixture->job);
+}
+
+/* ---- checkpoints
+ * ------------------------------------------------------------------------------------------ */
+
+static void checkpoint_without_space_warns_and_is_tried_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rlimit limit, small;
+    struct train_status before, after;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 4096;
+    fixture_job_start(fixture, "space",
+                      fixture_specification(fixture, JOB("'steps': 1000000000, 'checkpoint': "
+                                                         "{'every_steps': 50, 'every_s': 0}")));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_WARNING, 1);
+    trainer_job_status(fixture->job, &before);
+    fixture_wait_step(fixture, before.step + 20); /* training goes on */
+    assert_int_equal(fixture_count(fixture, TRAIN_CHECKPOINT), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_non_null(strstr(fixture->warning, "no checkpoint of step"));
+    assert_non_null(strstr(fixture->warning, "File too large; training goes on"));
+    fixture_wait(fixture, TRAIN_CHECKPOINT, 1);
+    trainer_job_status(fixture->job, &after);
+    assert_int_equal(access(after.checkpoint_path, R_OK), 0);
+    fixture_revoke(fixture, 0);
+    fixture_revoke(fixture, 1);
+    trainer_job_destroy(fixture->job);
+}
+
+static void file_damage(const char *path)
+{
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 1000, SEEK_SET), 0);
+    (void)fputc(0x55, file);
+    (void)fputc(0xaa, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void damaged_checkpoint_is_named_and_the_one_before_is_used(void **state)
+{
+    struct fixture *fixture = *state;
+    struct train_status status;
+    const char *job = JOB("'steps': 300, 'checkpoint': {'every_steps': 100, 'every_s': 0, "
+                          "'keep': 5}");
+    uint64_t checksum;
+    char path[512];
+    fixture_job_start(fixture, "damaged", fixture_specification(fixture, "%s", job));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    checksum = fixture_state_checksum(fixture);
+    trainer_job_status(fixture->job, &status);
+    (void)snprintf(path, sizeof(path), "%s", status.checkpoint_path);
+    fixture_trainer_stop(fixture);
+    file_damage(path);
+    fixture_trainer_start(fixture);
+    fixture_job_start(fixture, "damaged", fixture_specification(fixture, "%s", job));
+    trainer_job_status(fixture->job, &status);
+    assert_true(status.step < 300);
+    assert_int_equal(fixture_count(fixture, TRAIN_WARNING), 1);
+    assert_non_null(strstr(fixture->warning, path));
+    assert_non_null(strstr(fixture->warning, "is damaged: its checksum does not match"));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    assert_int_equal(fixture_state_checksum(fixture), checksum);
+}
+
+static void checkpoint_of_another_specification_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_job_start(fixture, "other", fixture_specification(fixture, JOB("'steps': 20")));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    trainer_job_destroy(fixture->job);
+    fixture->counts[TRAIN_FAILED] = 0;
+    {
+        struct error error = {0};
+        json_t *specification =
+            fixture_specification(fixture, JOB("'steps': 20, 'optimizer': {'learning_rate': 0.5}"));
+        assert_int_equal(
+            trainer_job_create(fixture->trainer, 2, "other", specification, &fixture->job, &error),
+            0);
+        json_decref(specification);
+    }
+    fixture_wait(fixture, TRAIN_FAILED, 1);
+    assert_non_null(strstr(fixture->failure, "belongs to another specification"));
+    trainer_job_destroy(fixture->job);
+}
+
+static void stopped_trainer_leaves_a_checkpoint_to_go_on_from(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *job = JOB("'steps': 600, 'checkpoint': {'every_s': 0}");
+    struct train_status status;
+    uint64_t expected;
+    fixture_job_start(fixture, "whole", fixture_specification(fixture, "%s", job));
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    expected = fixture_state_checksum(fixture);
+    fixture_trainer_stop(fixture);
+    fixture_trainer_start(fixture);
+    fixture_job_start(fixture, "stopped", fixture_specification(fixture, "%s", job));
+    both_grant(fixture);
+    fixture_wait_step(fixture, 50);
+    fixture_trainer_stop(fixture);
+    fixture_trainer_start(fixture);
+    fixture_job_start(fixture, "stopped", fixture_specification(fixture, "%s", job));
+    trainer_job_status(fixture->job, &status);
+    assert_true(status.step >= 50);
+    assert_int_equal(status.step, status.checkpointed_step);
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    assert_int_equal(fixture_state_checksum(fixture), expected);
+}
+
+static void job_without_devices_can_be_asked_for_a_checkpoint(void **state)
+{
+    struct fixture *fixture = *state;
+    struct train_status status;
+    fixture_job_start(fixture, "asked",
+                      fixture_specification(fixture, JOB("'steps': 1000000000, 'checkpoint': "
+                                                         "{'every_s': 0}")));
+    both_grant(fixture);
+    fixture_wait_step(fixture, 30);
+    fixture_revoke(fixture, 0);
+    fixture_revoke(fixture, 1);
+    assert_int_equal(fixture_count(fixture, TRAIN_CHECKPOINT), 0);
+    assert_int_equal(trainer_job_checkpoint(fixture->job), 0);
+    fixture_wait(fixture, TRAIN_CHECKPOINT, 1);
+    trainer_job_status(fixture->job, &status);
+    assert_int_equal(status.checkpointed_step, status.step);
+    trainer_job_destroy(fixture->job);
+}
+
+static void finished_job_made_again_finishes_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct train_status first, second;
+    const char *job = JOB("'steps': 40");
+    fixture_job_start(fixture, "again", fixture_specification(fixture, "%s", job));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    trainer_job_status(fixture->job, &first);
+    trainer_job_destroy(fixture->job);
+    fixture->counts[TRAIN_READY] = 0;
+    fixture_job_start(fixture, "again", fixture_specification(fixture, "%s", job));
+    trainer_job_grant(fixture->job, 1);
+    fixture_wait(fixture, TRAIN_FINISHED, 2);
+    trainer_job_status(fixture->job, &second);
+    assert_int_equal(second.step, 40);
+    assert_true(second.held_out_loss == first.held_out_loss);
+    assert_true(second.loss_last == first.loss_last);
+    trainer_job_destroy(fixture->job);
+}
+
+static void export_that_cannot_be_written_fails_the_job_after_its_checkpoint(void **state)
+{
+    struct fixture *fixture = *state;
+    struct train_status status;
+    fixture_job_start(fixture, "export",
+                      fixture_specification(fixture, JOB("'steps': 5, 'export': {'repository': "
+                                                         "'@/x.npy', 'name': 'm'}")));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FAILED, 1);
+    assert_non_null(strstr(fixture->failure, "export, after all steps: create '"));
+    trainer_job_status(fixture->job, &status);
+    assert_int_equal(status.checkpointed_step, 5);
+    trainer_job_destroy(fixture->job);
+}
+
+/* ---- devices
+ * ------------------------------------------------------------------------------------------------
+ */
+
+#define WIDE_JOB                                                                                   \
+    "{'model': {'layers': [16, 512, 512, 4]}, 'data': {'path': '@/x.npy', 'labels': '@/y.npy'},"   \
+    " 'batch': 64, 'micro_batch': 16, 'devices': '1:2', 'seed': 3, 'steps': 60,"                   \
+    " 'checkpoint': {'every_s': 0}}"
+
+static uint64_t reference_run(struct fixture *fixture)
+{
+    uint64_t checksum;
+    fixture_job_start(fixture, "reference", fixture_specification(fixture, WIDE_JOB));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    checksum = fixture_state_checksum(fixture);
+    trainer_job_destroy(fixture->job);
+    fixture->counts[TRAIN_READY] = 0;
+    return checksum;
+}
+
+/* A signal catches the training thread of device 0 inside an operation and keeps it there, as a
+ * driver that hangs would. */
+static struct {
+    struct worker *worker;
+    _Atomic bool caught, let_go;
+    sem_t released;
+} hang;
+
+static void on_hang(int number)
+{
+    enum work_place place = worker_place(hang.worker);
+    (void)number;
+    if (place != WORK_FORWARD && place != WORK_BACKWARD && place != WORK_APPLY) {
+        return; /* it may hold a lock here */
+    }
+    atomic_store(&hang.caught, true);
+    while (!atomic_load(&hang.let_go)) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static pid_t thread_find(const char *wanted)
+{
+    pid_t found = 0;
+    struct dirent *entry;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    while (found == 0 && (entry = readdir(tasks)) != NULL) {
+        char path[300], name[32] = "";
+        FILE *file;
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        file = fopen(path, "r");
+        if (file != NULL && fgets(name, sizeof(name), file) != NULL) {
+            name[strcspn(name, "\n")] = '\0';
+            found = strcmp(name, wanted) == 0 ? (pid_t)strtol(entry->d_name, NULL, 10) : 0;
+        }
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+    }
+    (void)closedir(tasks);
+    assert_true(found > 0);
+    return found;
+}
+
+static void thread_hang(struct fixture *fixture)
+{
+    struct sigaction action = {.sa_handler = on_hang, .sa_flags = SA_RESTART};
+    struct timespec pause = {.tv_nsec = 300000};
+    pid_t thread = thread_find("train-0");
+    hang.worker = fixture->trainer->workers[0];
+    atomic_store(&hang.caught, false);
+    atomic_store(&hang.let_go, false);
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    while (!atomic_load(&hang.caught)) {
+        assert_int_equal(syscall(SYS_tgkill, getpid(), thread, SIGUSR1), 0);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static void failed_device_whose_thread_hangs_changes_no_byte(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t expected = reference_run(fixture);
+    fixture_job_start(fixture, "hangs", fixture_specification(fixture, WIDE_JOB));
+    both_grant(fixture);
+    fixture_wait_step(fixture, 5);
+    thread_hang(fixture);
+    device_set_failed(&fixture->devices.devices[0], true);
+    trainer_job_device_failed(fixture->job, 0);
+    assert_int_equal(fixture->released[0], 1); /* at once */
+    fixture_wait(fixture, TRAIN_FINISHED, 2);
+    assert_int_equal(fixture_state_checksum(fixture), expected);
+    assert_true(atomic_load(&fixture->job->figures.step) == 60);
+    atomic_store(&hang.let_go, true); /* its late result finds nobody who wants it */
+    assert_int_equal(fixture_state_checksum(fixture), expected);
+    trainer_job_destroy(fixture->job);
+}
+
+/* A batch that never seems to end runs on device 0: device 1 does its piece too. */
+static void piece_of_a_standing_device_is_taken_over(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t expected = reference_run(fixture);
+    fixture_job_start(fixture, "stands", fixture_specification(fixture, WIDE_JOB));
+    both_grant(fixture);
+    fixture_wait_step(fixture, 3);
+    (void)device_serving_begin(&fixture->devices.devices[0], clock_now_ns());
+    fixture_wait_step(fixture, 60);
+    device_serving_end(&fixture->devices.devices[0], clock_now_ns());
+    fixture_wait(fixture, TRAIN_FINISHED, 2);
+    assert_int_equal(fixture_state_checksum(fixture), expected);
+    trainer_job_destroy(fixture->job);
+}
+
+static void revoke_of_a_device_that_stands_still_is_answered(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_job_start(fixture, "standing", fixture_specification(fixture, WIDE_JOB));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait_step(fixture, 2);
+    (void)device_serving_begin(&fixture->devices.devices[0], clock_now_ns());
+    fixture_revoke(fixture, 0);
+    device_serving_end(&fixture->devices.devices[0], clock_now_ns());
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    trainer_job_destroy(fixture->job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        TEST(wrong_specifications_are_refused_by_name),
+        TEST(data_that_does_not_fit_the_model_is_refused),
+        TEST(job_whose_loss_is_no_number_stops_and_keeps_its_checkpoint),
+        TEST(job_with_a_huge_learning_rate_fails_and_says_so),
+        TEST(checkpoint_without_space_warns_and_is_tried_again),
+        TEST(damaged_checkpoint_is_named_and_the_one_before_is_used),
+        TEST(checkpoint_of_another_specification_is_refused),
+        TEST(stopped_trainer_leaves_a_checkpoint_to_go_on_from),
+        TEST(job_without_devices_can_be_asked_for_a_checkpoint),
+        TEST(finished_job_made_again_finishes_again),
+        TEST(export_that_cannot_be_written_fails_the_job_after_its_checkpoint),
+        TEST(failed_device_whose_thread_hangs_changes_no_byte),
+        TEST(piece_of_a_standing_device_is_taken_over),
+        TEST(revoke_of_a_device_that_stands_still_is_answered),
+#undef TEST
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
