@@ -202,7 +202,8 @@ test-long:
 	    TIDEPOOL_LONG=1 $(MAKE) check-e2e VARIANT=$$variant || exit 1; done
 
 # bench [ONLY="name …"] [BENCH=arguments]: figures into docs/benchmarks.md and build/bench.json.
-BENCH_TOOLS := $(OUT)/tests/bench/onnx_direct $(OUT)/tests/bench/closed
+BENCH_TOOLS := $(OUT)/tests/bench/onnx_direct $(OUT)/tests/bench/closed \
+               $(OUT)/tests/bench/replay $(OUT)/tests/bench/echo $(OUT)/tests/bench/peer/peer
 bench: all $(BENCH_TOOLS)
 	TIDEPOOL_BUILD=$(abspath $(OUT)) $(VENV)/bin/python tests/bench/run.py \
 	    --out $(BUILD)/bench.json $(if $(ONLY),--only $(ONLY)) $(BENCH)
@@ -210,6 +211,20 @@ bench: all $(BENCH_TOOLS)
 $(OUT)/tests/bench/onnx_direct: $(call objects,tests/bench/onnx_direct.c) $(call libs_of,models)
 	@mkdir -p $(@D)
 	$(link)
+# The wire: a saturating client, our wire layer by itself, the same service on gRPC C++.
+$(OUT)/tests/bench/replay: $(call objects,tests/bench/replay.c) $(call lib,base)
+	@mkdir -p $(@D)
+	$(link)
+$(OUT)/tests/bench/echo: $(call objects,tests/bench/echo.c) $(call lib,proto) $(call lib,net) $(call lib,base)
+	@mkdir -p $(@D)
+	$(link)
+$(OUT)/tests/bench/peer/peer: tests/bench/peer/peer.cc proto/inference/inference.proto Makefile
+	@mkdir -p $(@D)
+	@echo "  C++ $<"
+	$(Q)cd proto && protoc --cpp_out=$(abspath $(@D)) --grpc_out=$(abspath $(@D)) \
+	    --plugin=protoc-gen-grpc=$$(command -v grpc_cpp_plugin) inference/inference.proto inference/model_config.proto
+	$(Q)g++ -std=c++17 -O2 -I$(@D) -pthread -o $@ $< $(@D)/inference/*.cc $$(pkg-config --libs grpc++ protobuf)
+
 $(OUT)/tests/bench/closed: $(call objects,tests/bench/closed.c) $(CLIENT_LIBS)
 	@mkdir -p $(@D)
 	$(link)
@@ -223,7 +238,8 @@ $(OUT)/tests/bench/closed: $(call objects,tests/bench/closed.c) $(CLIENT_LIBS)
 DEBIAN_BUILD := gcc make pkg-config libevent-dev libnghttp2-dev libprotobuf-c-dev \
                 protobuf-c-compiler libjansson-dev libsqlite3-dev libssl-dev zlib1g-dev \
                 libopenblas0-pthread libcmocka-dev python3 python3-venv
-DEBIAN_TEST  := clang clang-format g++ libgrpc++-dev protobuf-compiler protobuf-compiler-grpc valgrind
+DEBIAN_TEST  := clang clang-format g++ libgrpc++-dev libprotobuf-dev protobuf-compiler \
+                protobuf-compiler-grpc valgrind
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 deps: deps-debian $(VENV)/.ready onnxruntime-link
