@@ -108,6 +108,8 @@ typedef void ort_log_function(void *context, int level, const char *category, co
           const struct ort_value *const *inputs, size_t in_count, const char *const *out_names,    \
           size_t out_count, struct ort_value **outputs))                                           \
     SLOT(39, run_options_create, struct ort_status *, (struct ort_run_options **))                 \
+    SLOT(165, run_options_entry, struct ort_status *,                                              \
+         (struct ort_run_options *, const char *key, const char *value))                           \
     SLOT(97, run_options_release, void, (struct ort_run_options *))                                \
     SLOT(41, run_options_severity, struct ort_status *, (struct ort_run_options *, int))           \
     SLOT(46, run_options_terminate, struct ort_status *, (struct ort_run_options *))               \

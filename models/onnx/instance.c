@@ -1,12 +1,17 @@
 /* instance.c: runs batches. One request's tensors are used where they lie; several are joined in
  * buffers of the instance; outputs stay where the library put them until the next run. */
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "models/onnx/model.h"
 
 #define BUFFER_ALIGNMENT 64
+/* A large batch leaves the library's arena, and the buffers here, large. They stay so while large
+ * batches keep coming, and are given back after so many small ones. */
+#define LARGE_RUN_BYTES ((size_t)16 << 20)
+#define SMALL_RUNS_BEFORE_TRIM 64
 
 int run_buffer_reserve(struct run_buffer *buffer, size_t bytes, struct error *error)
 {
@@ -32,10 +37,21 @@ static void values_release(struct ort_value **values, size_t count)
     }
 }
 
+static int options_create(struct ort_run_options **ret_options, struct error *error)
+{
+    const struct onnx_api *api = onnx_api();
+    int result = onnx_check(api->run_options_create(ret_options), ERROR_INTERNAL, NULL, error);
+    if (result == 0) {
+        /* What goes wrong in a run is told to its caller, not to the log as well. */
+        result = onnx_check(api->run_options_severity(*ret_options, ORT_FATAL), ERROR_INTERNAL,
+                            NULL, error);
+    }
+    return result;
+}
+
 int onnx_instance_over(struct model *model, struct ort_session *session,
                        struct instance **ret_instance, struct error *error)
 {
-    const struct onnx_api *api = onnx_api();
     size_t input_count = model->signature.input_count;
     size_t output_count = model->signature.output_count;
     struct instance *instance = calloc(1, sizeof(*instance));
@@ -54,12 +70,15 @@ int onnx_instance_over(struct model *model, struct ort_session *session,
         result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory for an instance");
         goto out;
     }
-    result =
-        onnx_check(api->run_options_create(&instance->run_options), ERROR_INTERNAL, NULL, error);
+    result = options_create(&instance->run_options, error);
     if (result == 0) {
-        /* What goes wrong in a run is told to its caller, not to the log as well. */
-        result = onnx_check(api->run_options_severity(instance->run_options, ORT_FATAL),
-                            ERROR_INTERNAL, NULL, error);
+        result = options_create(&instance->trim_options, error);
+    }
+    if (result == 0) {
+        result =
+            onnx_check(onnx_api()->run_options_entry(
+                           instance->trim_options, "memory.enable_memory_arena_shrinkage", "cpu:0"),
+                       ERROR_INTERNAL, NULL, error);
     }
     if (result == 0) {
         *ret_instance = instance;
@@ -88,6 +107,7 @@ void onnx_instance_destroy(struct instance *instance)
     values_release(instance->inputs, signature->input_count);
     values_release(instance->outputs, signature->output_count);
     onnx_api()->run_options_release(instance->run_options);
+    onnx_api()->run_options_release(instance->trim_options);
     onnx_api()->session_release(instance->session);
     buffers_free(instance->gathered, signature->input_count);
     buffers_free(instance->encoded, signature->output_count);
@@ -110,12 +130,26 @@ uint64_t onnx_instance_bytes(const struct instance *instance)
     return bytes;
 }
 
+/* Both options: which of the two a run uses is the serving thread's to know. They answer with a
+ * status only for want of memory; the run then ends by itself. */
 void onnx_instance_abort(struct instance *instance)
 {
+    const struct onnx_api *api = onnx_api();
     atomic_store(&instance->aborted, true);
-    /* It answers with a status only for want of memory; the run then ends by itself. */
-    (void)onnx_check(onnx_api()->run_options_terminate(instance->run_options), ERROR_INTERNAL, NULL,
+    (void)onnx_check(api->run_options_terminate(instance->run_options), ERROR_INTERNAL, NULL, NULL);
+    (void)onnx_check(api->run_options_terminate(instance->trim_options), ERROR_INTERNAL, NULL,
                      NULL);
+}
+
+static void abort_clear(struct instance *instance)
+{
+    const struct onnx_api *api = onnx_api();
+    if (atomic_exchange(&instance->aborted, false)) {
+        (void)onnx_check(api->run_options_unset_terminate(instance->run_options), ERROR_INTERNAL,
+                         NULL, NULL);
+        (void)onnx_check(api->run_options_unset_terminate(instance->trim_options), ERROR_INTERNAL,
+                         NULL, NULL);
+    }
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------
@@ -350,6 +384,46 @@ static int run_failed(struct instance *instance, struct ort_status *status, stru
     return -(int)code;
 }
 
+static size_t batch_bytes(const struct instance *instance, const struct batch *batch)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        for (size_t k = 0; k < instance->model->signature.input_count; k++) {
+            bytes += batch->requests[i].inputs[k].bytes;
+        }
+    }
+    return bytes;
+}
+
+static void buffers_give_back(struct run_buffer *buffers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(buffers[i].data);
+        buffers[i] = (struct run_buffer){0};
+    }
+}
+
+/* Gives memory back with this run when the last large one is long enough ago. Nothing of an
+ * earlier run is in use any more. */
+static const struct ort_run_options *run_options_choose(struct instance *instance,
+                                                        const struct batch *batch)
+{
+    const struct model_signature *signature = &instance->model->signature;
+    if (batch_bytes(instance, batch) >= LARGE_RUN_BYTES) {
+        instance->grown = true;
+        instance->small_runs = 0;
+        return instance->run_options;
+    }
+    if (!instance->grown || ++instance->small_runs <= SMALL_RUNS_BEFORE_TRIM) {
+        return instance->run_options;
+    }
+    instance->grown = false;
+    buffers_give_back(instance->gathered, signature->input_count);
+    buffers_give_back(instance->encoded, signature->output_count);
+    buffers_give_back(&instance->offsets, 1);
+    return instance->trim_options;
+}
+
 static int batch_measure(const struct instance *instance, const struct run_request *requests,
                          size_t count, struct batch *ret_batch)
 {
@@ -366,6 +440,7 @@ int onnx_instance_run(struct instance *instance, const struct run_request *reque
     const struct onnx_api *api = onnx_api();
     const struct model *model = instance->model;
     const struct model_signature *signature = &model->signature;
+    const struct ort_run_options *options;
     struct batch batch;
     struct ort_status *status;
     int result;
@@ -374,18 +449,19 @@ int onnx_instance_run(struct instance *instance, const struct run_request *reque
                          model->name, count);
     }
     values_release(instance->outputs, signature->output_count);
-    if (atomic_exchange(&instance->aborted, false)) {
-        (void)onnx_check(api->run_options_unset_terminate(instance->run_options), ERROR_INTERNAL,
-                         NULL, NULL);
-    }
+    abort_clear(instance);
+    options = run_options_choose(instance, &batch);
     result = inputs_fill(instance, &batch, error);
     if (result == 0) {
-        status = api->run(instance->session, instance->run_options, model->input_names,
+        status = api->run(instance->session, options, model->input_names,
                           (const struct ort_value *const *)instance->inputs, signature->input_count,
                           model->output_names, signature->output_count, instance->outputs);
         result = status == NULL ? 0 : run_failed(instance, status, error);
     }
     values_release(instance->inputs, signature->input_count);
+    if (options == instance->trim_options) {
+        (void)malloc_trim(0); /* or malloc would keep what the arena has given back */
+    }
     for (size_t i = 0; i < signature->output_count && result == 0; i++) {
         result = output_read(instance, i, &batch, ret_outputs, error);
     }

@@ -40,6 +40,9 @@ struct instance {
     struct model *model;
     struct ort_session *session;
     struct ort_run_options *run_options;
+    struct ort_run_options *trim_options; /* of a run after which the arena gives memory back */
+    bool grown;                  /* by a large run, since memory was given back for the last time */
+    uint32_t small_runs;         /* since that large run */
     struct ort_value **inputs;   /* input_count, made for each run */
     struct ort_value **outputs;  /* output_count, kept until the next run */
     struct run_buffer *gathered; /* input_count: inputs of more than one request, joined */

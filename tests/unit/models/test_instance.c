@@ -407,6 +407,47 @@ static void instances_of_a_model_share_its_weights(void **state)
     free(values);
 }
 
+/* 64 requests of 512 KiB at once, then small ones: the memory comes back, and results stay right.
+ */
+static void memory_of_a_large_batch_is_given_back(void **state)
+{
+    enum { WIDTH = 131072, REQUESTS = 64 };
+    static struct tensor outputs[REQUESTS];
+    struct run_request requests[REQUESTS];
+    struct kit kit;
+    struct error error = {0};
+    float *values = malloc(WIDTH * sizeof(float));
+    (void)state;
+    assert_non_null(values);
+    for (size_t i = 0; i < WIDTH; i++) {
+        values[i] = (float)i;
+    }
+    const struct tensor large = kit_floats(values, 1, WIDTH), small = kit_floats(values, 1, 8);
+    const struct run_request one = {&small, 1};
+    for (size_t i = 0; i < REQUESTS; i++) {
+        requests[i] = (struct run_request){&large, 1};
+    }
+    kit_open(&kit, "identity_fp32", 64, 1);
+    assert_int_equal(onnx_runtime.run(kit.instance, &one, 1, outputs, &error), 0);
+    uint64_t before = resident_bytes();
+    assert_int_equal(onnx_runtime.run(kit.instance, requests, REQUESTS, outputs, &error), 0);
+    assert_memory_equal(outputs[REQUESTS - 1].data, values, WIDTH * sizeof(float));
+    uint64_t grown = resident_bytes();
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(onnx_runtime.run(kit.instance, &one, 1, outputs, &error), 0);
+        assert_memory_equal(outputs[0].data, values, 8 * sizeof(float));
+    }
+    uint64_t after = resident_bytes();
+    print_message("before %" PRIu64 ", grown %" PRIu64 ", after %" PRIu64 " MiB\n", before >> 20,
+                  grown >> 20, after >> 20);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    assert_true(grown > before + (40 << 20));
+    assert_true(after < before + (4 << 20));
+#endif
+    kit_close(&kit);
+    free(values);
+}
+
 static void *instances_main(void *arg)
 {
     struct model *model = arg;
@@ -480,6 +521,7 @@ int main(void)
         cmocka_unit_test(all_threads_keep_to_the_devices_cores),
         cmocka_unit_test(affinities_are_written_in_the_librarys_grammar),
         cmocka_unit_test(instances_of_a_model_share_its_weights),
+        cmocka_unit_test(memory_of_a_large_batch_is_given_back),
         cmocka_unit_test(instances_are_made_on_many_threads_at_once),
         cmocka_unit_test(loading_and_unloading_does_not_leak),
     };
