@@ -52,6 +52,13 @@ void endpoint_refresh_statistics(struct control *control, struct endpoint_entry 
     endpoint_release(held);
 }
 
+void control_refresh(struct control *control)
+{
+    for (size_t i = 0; i < control->endpoint_count; i++) {
+        endpoint_refresh_statistics(control, control->endpoints[i]);
+    }
+}
+
 static const struct window_step *window_oldest(const struct window *window)
 {
     size_t size = sizeof window->steps / sizeof window->steps[0];

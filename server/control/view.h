@@ -64,6 +64,9 @@ struct control_status {
 };
 void control_status(struct control *control, struct control_status *ret_status);
 
+/* Figures are as of the last tick (100 ms); this brings the counters of requests up to now. */
+void control_refresh(struct control *control);
+
 /* Objects by index, in a stable order; false past the last one. Each comes with two revisions: of
  * its last change of any kind, and of its last change of state (figures not counted). */
 struct control_device {

@@ -96,6 +96,7 @@ static void on_endpoint_changed(struct control *control, void *context, size_t i
 
 static void run_get_status(struct control *control, struct control_call *letter)
 {
+    control_refresh(control);
     finish_status((struct task *)letter, control);
 }
 
@@ -118,6 +119,7 @@ static void run_list_endpoints(struct control *control, struct control_call *let
     Tidepool__V1__ListEndpointsResponse answer = TIDEPOOL__V1__LIST_ENDPOINTS_RESPONSE__INIT;
     struct control_endpoint endpoint;
     size_t count = 0;
+    control_refresh(control);
     while (control_endpoint_at(control, count, &endpoint)) {
         count++;
     }
