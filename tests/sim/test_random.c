@@ -56,7 +56,7 @@ static void play(bool crashes)
     for (int kind = 0; kind < CORE_ACTION_COUNT; kind++) {
         assert_true(total[kind] > 0);
     }
-    assert_true(!crashes || crash_count > events / 4000);
+    assert_true(!crashes || crash_count > events / 400);
 }
 
 static void invariants_hold_after_every_event_of_random_schedules(void **state)

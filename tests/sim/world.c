@@ -577,7 +577,7 @@ void world_play(struct world *world, uint64_t events)
     while (world->rig->steps < end) {
         rig_run(world->rig, chance(world, 2) ? draw(world, SECONDS(3)) : draw(world, MS(20)));
         follow(world);
-        if (world->crashes && draw(world, 1000) == 0) {
+        if (world->crashes && draw(world, 100) == 0) {
             crash(world);
         } else {
             send_random(world);
