@@ -2,8 +2,8 @@
  * again on CONNECTIONS connections with STREAMS calls in flight on each. Its own HTTP/2, so that
  * it costs less than the server it measures.
  *     replay HOST:PORT /package.Service/Method BODY_FILE CONNECTIONS STREAMS
- * BODY_FILE holds the encoded message without prefix. Reads lines "<seconds>" from standard input
- * and answers each with one line of JSON. Connections stay open between lines.
+ * BODY_FILE holds the encoded message without prefix. Reads lines "<seconds>" or "#<requests>" from
+ * standard input and answers each with one line of JSON. Connections stay open between lines.
  * Header blocks: the first request of a connection puts its headers into the table, the others are
  * indexes only. Answers: a block of indexes that was understood once is known by its bytes. */
 #include <arpa/inet.h>
@@ -69,6 +69,7 @@ static struct {
     size_t body_length;
     unsigned connections, streams;
     bool stopping;
+    uint64_t requests_left; /* may still be started */
     uint64_t done, failed, in_flight, now_ns;
     uint32_t *samples;
     size_t sample_count;
@@ -184,6 +185,10 @@ static void body_add(struct connection *connection, struct slot *slot)
 
 static void call_start(struct connection *connection, struct slot *slot)
 {
+    if (load.stopping || load.requests_left == 0) {
+        return;
+    }
+    load.requests_left--;
     while (connection->slot_of[connection->next_id / 2 % SLOT_TABLE] != NO_SLOT) {
         connection->next_id += 2;
     }
@@ -227,9 +232,7 @@ static void call_end(struct connection *connection, struct slot *slot)
     }
     connection->slot_of[slot->stream_id / 2 % SLOT_TABLE] = NO_SLOT;
     slot->stream_id = 0;
-    if (!load.stopping) {
-        call_start(connection, slot);
-    }
+    call_start(connection, slot);
 }
 
 static bool block_is_indexes(const unsigned char *block, size_t length)
@@ -510,12 +513,13 @@ static double quantile_us(double quantile)
     return load.samples[(size_t)(quantile * (double)(load.sample_count - 1))] / 1e3;
 }
 
-static void round_run(double seconds)
+static void round_run(double seconds, uint64_t requests)
 {
     uint64_t begin_ns = clock_now_ns();
     uint64_t end_ns = begin_ns + (uint64_t)(seconds * 1e9);
     load.done = load.failed = load.sample_count = 0;
     load.stopping = false;
+    load.requests_left = requests;
     load.failure[0] = '\0';
     load.now_ns = begin_ns;
     for (unsigned i = 0; i < load.connections; i++) {
@@ -523,7 +527,7 @@ static void round_run(double seconds)
             call_start(&all[i], &all[i].slots[j]);
         }
     }
-    while (load.now_ns < end_ns) {
+    while (load.now_ns < end_ns && load.in_flight > 0) {
         turn();
     }
     uint64_t took_ns = load.now_ns - begin_ns, done = load.done;
@@ -584,7 +588,9 @@ int main(int count, char **arguments)
         connection_open(&all[i], host, (uint16_t)port);
     }
     while (fgets(line, sizeof line, stdin) != NULL) {
-        round_run(strtod(line, NULL));
+        bool counted = line[0] == '#';
+        round_run(counted ? 3600 : strtod(line, NULL),
+                  counted ? strtoull(line + 1, NULL, 10) : UINT64_MAX);
     }
     return 0;
 }
