@@ -51,6 +51,12 @@ struct instance {
     _Atomic bool aborted;
 };
 
+struct batch {
+    const struct run_request *requests;
+    size_t count;
+    int64_t rows;
+};
+
 /* session.c */
 int onnx_weights_share(struct model *model, struct error *error);
 int onnx_session_create(struct model *model, const struct instance_place *place,
@@ -79,7 +85,19 @@ uint64_t onnx_instance_bytes(const struct instance *instance);
 int onnx_instance_run(struct instance *instance, const struct run_request *requests, size_t count,
                       struct tensor *ret_outputs, struct error *error);
 void onnx_instance_abort(struct instance *instance);
+
+/* batch.c: fills instance->inputs; reads output `index` into its place of each request's outputs,
+ * rows and type checked. */
+int onnx_inputs_fill(struct instance *instance, const struct batch *batch, struct error *error);
+int onnx_output_read(struct instance *instance, size_t index, const struct batch *batch,
+                     struct tensor *ret_outputs, struct error *error);
 int run_buffer_reserve(struct run_buffer *buffer, size_t bytes, struct error *error);
+
+/* trial.c */
+enum trial { TRIAL_PROVEN, TRIAL_UNPROVEN, TRIAL_WRONG };
+/* Runs one row, then two. UNPROVEN: it does not run on made-up values; it may need real ones, and
+ * every run checks its rows again. With `compare` a row's outputs may not depend on another row. */
+enum trial onnx_batch_try(struct instance *instance, bool compare, struct error *error);
 
 /* strings.c: BYTES in wire form to the library's strings and back. */
 int onnx_strings_decode(struct ort_value *value, size_t first, const struct tensor *tensor,
