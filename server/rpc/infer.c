@@ -77,12 +77,32 @@ static struct infer_call *infer_create(struct grpc_call *call, struct endpoint *
     return infer;
 }
 
+/* A hold on the endpoint that the message names, ready to be asked; what is not is counted. */
+static int endpoint_take(struct inference_context *context, const struct infer_message *message,
+                         struct endpoint **ret_endpoint, struct error *error)
+{
+    struct endpoint *endpoint;
+    int result = infer_endpoint_known(context->serve, message->model_name, message->model_version,
+                                      &endpoint, error);
+    if (result < 0) {
+        atomic_fetch_add(&context->unknown_model, 1);
+        return result;
+    }
+    if (!endpoint_ready(endpoint)) {
+        result = endpoint_unavailable(endpoint, error); /* counts it */
+        endpoint_release(endpoint);
+        return result;
+    }
+    *ret_endpoint = endpoint;
+    return 0;
+}
+
 void infer_handle(struct grpc_call *call, const ProtobufCMessage *unused, void *context_arg)
 {
     struct inference_context *context = context_arg;
     struct infer_message message;
     struct error error;
-    struct endpoint *endpoint;
+    struct endpoint *endpoint = NULL;
     struct infer_call *infer;
     size_t length;
     const unsigned char *body = grpc_call_body(call, &length);
@@ -92,12 +112,8 @@ void infer_handle(struct grpc_call *call, const ProtobufCMessage *unused, void *
         infer_refuse(call, NULL, &error);
         return;
     }
-    int result = infer_endpoint(context->serve, message.model_name, message.model_version,
-                                &endpoint, &error);
+    int result = endpoint_take(context, &message, &endpoint, &error);
     if (result < 0) {
-        if (result != -ERROR_UNAVAILABLE) { /* the endpoint has counted that */
-            atomic_fetch_add(&context->unknown_model, 1);
-        }
         infer_refuse(call, &message, &error);
         return;
     }

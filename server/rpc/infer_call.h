@@ -25,11 +25,9 @@ struct infer_call {
     struct tensor inputs[];             /* the signature's order */
 };
 
-/* The endpoint that a request names, ready to be asked, and the version asked for being its own.
- * INVALID_ARGUMENT, NOT_FOUND or UNAVAILABLE; ret_endpoint gets a hold. */
-int infer_endpoint(struct serve *serve, struct wire_text name, struct wire_text version,
-                   struct endpoint **ret_endpoint, struct error *error);
-/* The same without asking whether it is ready (metadata, configuration, statistics). */
+/* The endpoint that a request names, the version asked for being its own; it may not be ready.
+ * INVALID_ARGUMENT, NOT_FOUND, or UNAVAILABLE while the repository is still being read;
+ * ret_endpoint gets a hold. */
 int infer_endpoint_known(struct serve *serve, struct wire_text name, struct wire_text version,
                          struct endpoint **ret_endpoint, struct error *error);
 

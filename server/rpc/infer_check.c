@@ -55,7 +55,12 @@ int infer_endpoint_known(struct serve *serve, struct wire_text name, struct wire
     }
     endpoint = endpoint_find(serve, (const char *)name.data, name.length);
     if (endpoint == NULL) {
-        return error_set(error, ERROR_NOT_FOUND, "model '%s' is not known here",
+        return serve_opened(serve)
+                   ? error_set(error, ERROR_NOT_FOUND, "model '%s' is not known here",
+                               shown(&name_text, name))
+                   : error_set(
+                         error, ERROR_UNAVAILABLE,
+                         "model '%s' is not known yet: the server is still loading its models",
                          shown(&name_text, name));
     }
     const char *own = endpoint_version(endpoint);
@@ -65,23 +70,6 @@ int infer_endpoint_known(struct serve *serve, struct wire_text name, struct wire
                         endpoint_name(endpoint), shown(&version_text, version), own);
         endpoint_release(endpoint);
         return -ERROR_NOT_FOUND;
-    }
-    *ret_endpoint = endpoint;
-    return 0;
-}
-
-int infer_endpoint(struct serve *serve, struct wire_text name, struct wire_text version,
-                   struct endpoint **ret_endpoint, struct error *error)
-{
-    struct endpoint *endpoint;
-    int result = infer_endpoint_known(serve, name, version, &endpoint, error);
-    if (result < 0) {
-        return result;
-    }
-    if (!endpoint_ready(endpoint)) {
-        result = endpoint_unavailable(endpoint, error);
-        endpoint_release(endpoint);
-        return result;
     }
     *ret_endpoint = endpoint;
     return 0;

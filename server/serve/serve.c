@@ -271,6 +271,11 @@ void serve_set_open(struct serve *serve, bool open)
     serve_readiness_changed(serve);
 }
 
+bool serve_opened(const struct serve *serve)
+{
+    return atomic_load(&serve->open);
+}
+
 void serve_set_draining(struct serve *serve, bool draining)
 {
     atomic_store(&serve->draining, draining);

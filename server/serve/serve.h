@@ -130,7 +130,8 @@ size_t serve_endpoints(struct serve *serve, struct endpoint **ret_endpoints, siz
  * LOADING. An endpoint that is COLD or FAILED does not make the server unready: the first is
  * served on demand, the second is told by its own readiness. */
 bool serve_ready(struct serve *serve);
-void serve_set_open(struct serve *serve, bool open);         /* false at first */
+void serve_set_open(struct serve *serve, bool open); /* false at first */
+bool serve_opened(const struct serve *serve);
 void serve_set_draining(struct serve *serve, bool draining); /* readiness off, requests go on */
 bool serve_draining(const struct serve *serve);
 /* One watcher (health's): called, from any thread, after the readiness of the server or of any
