@@ -53,8 +53,8 @@ static void version_read(void *library)
     char *(*config)(void) = (char *(*)(void))dlsym(library, "openblas_get_config");
     const char *text = config != NULL ? config() : "OpenBLAS unknown";
     const char *space = strchr(text, ' ');
-    size_t length = space != NULL ? (size_t)(space - text) + 1 + strcspn(space + 1, " ")
-                                  : strlen(text);
+    size_t length =
+        space != NULL ? (size_t)(space - text) + 1 + strcspn(space + 1, " ") : strlen(text);
     (void)snprintf(blas.version, sizeof(blas.version), "%.*s", (int)length, text);
 }
 

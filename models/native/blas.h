@@ -3,7 +3,8 @@
  *          versions pick a slow kernel on new chips. So the core type is chosen here from CPUID,
  *          the thread count is 1, and both are recorded with every checkpoint.
  * Thread:  blas_choose before other threads start (it sets environment variables); blas_open from
- *          any thread, as often as wanted; blas_sgemm and the texts after a blas_open that gave 0. */
+ *          any thread, as often as wanted; blas_sgemm and the texts after a blas_open that gave 0.
+ */
 #ifndef TIDEPOOL_MODELS_NATIVE_BLAS_H
 #define TIDEPOOL_MODELS_NATIVE_BLAS_H
 

@@ -1,5 +1,5 @@
 /* gemm.h: a matrix product in pieces.
- * Bits:    the pieces, and so the order of all sums, follow from m, n and k alone.
+ * Bits:    the pieces, and so the order of all sums, follow from the shapes and layouts alone.
  * Thread:  any number at once, on different outputs. */
 #ifndef TIDEPOOL_MODELS_NATIVE_GEMM_H
 #define TIDEPOOL_MODELS_NATIVE_GEMM_H
@@ -15,7 +15,9 @@ struct gemm_tiling {
     uint32_t m, n, k; /* size of a piece */
 };
 
-struct gemm_tiling gemm_tiling(uint32_t m, uint32_t n, uint32_t k);
+/* `b_transposed`: rows of b as stored run along k (the weights of a forward pass), so narrow strips
+ * of columns read memory in order; else they run along n, and the pieces are wide. */
+struct gemm_tiling gemm_tiling(uint32_t m, uint32_t n, uint32_t k, bool b_transposed);
 
 struct gemm_operand {
     const float *data;

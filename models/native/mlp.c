@@ -151,8 +151,7 @@ static void padding_clear(const struct mlp_layer *layer, float *gradient)
 
 bool mlp_backward(const struct mlp *mlp, struct mlp_workspace *workspace, const struct gate *gate,
                   uint32_t rows, const float *inputs, const uint32_t *labels,
-                  const float *parameters, float scale, float *gradient,
-                  struct loss_sums *ret_sums)
+                  const float *parameters, float scale, float *gradient, struct loss_sums *ret_sums)
 {
     float *dy = workspace->slopes[0];
     float *dx = workspace->slopes[1];
@@ -166,9 +165,9 @@ bool mlp_backward(const struct mlp *mlp, struct mlp_workspace *workspace, const 
         const float *x = i > 0 ? workspace->after[i - 1] : inputs;
         float *swap = dy;
         padding_clear(&layer, gradient);
-        if (!linear_backward(gate, rows, layer.inputs, layer.outputs, x,
-                             parameters + layer.weights, dy, i > 0 ? dx : NULL,
-                             gradient + layer.weights, gradient + layer.bias)) {
+        if (!linear_backward(gate, rows, layer.inputs, layer.outputs, x, parameters + layer.weights,
+                             dy, i > 0 ? dx : NULL, gradient + layer.weights,
+                             gradient + layer.bias)) {
             return false;
         }
         if (i > 0 && !activation_backward(gate, mlp->activation, (size_t)rows * layer.inputs,

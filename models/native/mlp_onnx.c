@@ -182,8 +182,8 @@ static void layer_add(struct graph *graph, const struct mlp *mlp, uint32_t index
     initializer_add(graph, weights, 2, (uint32_t[]){layer.outputs, layer.inputs},
                     parameters + layer.weights);
     initializer_add(graph, bias, 1, (uint32_t[]){layer.outputs}, parameters + layer.bias);
-    node_add(graph, "Gemm", (const char *const[]){input, weights, bias}, 3,
-             last ? output : before, true);
+    node_add(graph, "Gemm", (const char *const[]){input, weights, bias}, 3, last ? output : before,
+             true);
     if (last) {
         return;
     }

@@ -82,8 +82,7 @@ static float gelu(float x)
 static float gelu_slope(float x)
 {
     static const float inverse_sqrt_2pi = 0.398942280401432678f;
-    return 0.5f * (1.0f + erff(x * (float)M_SQRT1_2)) +
-           x * inverse_sqrt_2pi * expf(-0.5f * x * x);
+    return 0.5f * (1.0f + erff(x * (float)M_SQRT1_2)) + x * inverse_sqrt_2pi * expf(-0.5f * x * x);
 }
 
 static void activation_forward_piece(enum activation activation, size_t count, const float *x,

@@ -75,8 +75,7 @@ bool optimizer_apply(const struct gate *gate, const struct optimizer *optimizer,
             return false;
         }
         if (optimizer->kind == OPTIMIZER_SGD) {
-            sgd_piece(&factors, piece, gradient + at, w, w + parameters, new_w,
-                      new_w + parameters);
+            sgd_piece(&factors, piece, gradient + at, w, w + parameters, new_w, new_w + parameters);
         } else {
             adamw_piece(&factors, piece, gradient + at, w, w + parameters, w + 2 * parameters,
                         new_w, new_w + parameters, new_w + 2 * parameters);

@@ -16,7 +16,7 @@ struct optimizer {
     enum optimizer_kind kind;
     double learning_rate;
     double weight_decay;
-    double momentum;             /* SGD */
+    double momentum;              /* SGD */
     double beta1, beta2, epsilon; /* AdamW */
 };
 

@@ -76,16 +76,25 @@ static void gemm_is_the_product_in_all_forms(void **state)
     }
 }
 
-static void tiling_cuts_a_wide_layer_into_short_pieces(void **state)
+static void piece_check(uint32_t m, uint32_t n, uint32_t k, bool b_transposed)
 {
-    struct gemm_tiling tiling = gemm_tiling(64, 4096, 4096);
-    (void)state;
+    struct gemm_tiling tiling = gemm_tiling(m, n, k, b_transposed);
     assert_true(2.0 * tiling.m * tiling.n * tiling.k <= 70e6);
-    assert_true(tiling.n >= 64 && tiling.n % 32 == 0);
-    tiling = gemm_tiling(16, 128, 64);
+    assert_true(2.0 * tiling.m * tiling.n * tiling.k >= 32e6);
+}
+
+static void tiling_cuts_wide_layers_into_short_pieces(void **state)
+{
+    struct gemm_tiling tiling = gemm_tiling(16, 128, 64, true);
+    (void)state;
     assert_int_equal(tiling.m, 16);
     assert_int_equal(tiling.n, 128); /* small products stay whole */
     assert_int_equal(tiling.k, 64);
+    for (uint32_t rows = 32; rows <= 1024; rows *= 2) {
+        piece_check(rows, 4096, 4096, true);
+        piece_check(rows, 4096, 4096, false);
+        piece_check(4096, 4096, rows, false);
+    }
 }
 
 static bool gate_count(void *context)
@@ -342,7 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gemm_is_the_product_in_all_forms),
-        cmocka_unit_test(tiling_cuts_a_wide_layer_into_short_pieces),
+        cmocka_unit_test(tiling_cuts_wide_layers_into_short_pieces),
         cmocka_unit_test(closed_gate_ends_a_product_between_pieces),
         cmocka_unit_test(linear_forward_adds_products_and_bias),
         cmocka_unit_test(linear_backward_is_the_transposed_product),
