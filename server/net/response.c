@@ -1,5 +1,4 @@
 /* The response side of a call, on its network thread: headers, messages, trailers. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,47 +15,63 @@ struct block {
     size_t count;
 };
 
-static void block_add(struct block *block, const char *name, const char *value, size_t length)
+/* A block is 2 KB, most of it unused: cleared would cost more than filled. */
+static void block_init(struct block *block)
+{
+    block->count = 0;
+}
+
+static void block_add(struct block *block, const char *name, size_t name_length, const char *value,
+                      size_t length)
 {
     block->fields[block->count++] = (nghttp2_nv){
         .name = (uint8_t *)(uintptr_t)name,
-        .namelen = strlen(name),
+        .namelen = name_length,
         .value = (uint8_t *)(uintptr_t)value,
         .valuelen = length,
     };
 }
+#define BLOCK_ADD(block, name, value, length)                                                      \
+    block_add(block, name, sizeof(name) - 1, value, length)
 
 static void block_add_list(struct block *block, const struct field *list)
 {
     for (; list != NULL; list = list->next) {
-        block_add(block, list->name, list->value, strlen(list->value));
+        block_add(block, list->name, strlen(list->name), list->value, strlen(list->value));
     }
 }
 
 static void block_add_start(struct block *block, const char *http_status)
 {
-    block_add(block, ":status", http_status, strlen(http_status));
-    block_add(block, "content-type", "application/grpc", sizeof "application/grpc" - 1);
+    BLOCK_ADD(block, ":status", http_status, 3);
+    BLOCK_ADD(block, "content-type", "application/grpc", sizeof "application/grpc" - 1);
 }
 
+/* What the block's values point to until it is submitted. */
 struct trailer_text {
-    char status[4];
+    char status[2];
     char message[STATUS_TEXT_ENCODED_MAX];
 };
+
+static void block_add_status(struct block *block, enum error_code status, char text[2])
+{
+    unsigned number = (unsigned)status % 100;
+    text[0] = (char)('0' + number / 10);
+    text[1] = (char)('0' + number % 10);
+    BLOCK_ADD(block, "grpc-status", number < 10 ? text + 1 : text, number < 10 ? 1 : 2);
+}
 
 static void block_add_trailers(struct block *block, const struct grpc_call *call,
                                struct trailer_text *text)
 {
     const struct response *response = &call->response;
-    int length =
-        snprintf(text->status, sizeof text->status, "%u", (unsigned)response->status % 100);
-    block_add(block, "grpc-status", text->status, (size_t)length);
+    block_add_status(block, response->status, text->status);
     if (response->text != NULL) {
         size_t encoded = status_text_encode(response->text, text->message);
-        block_add(block, "grpc-message", text->message, encoded);
+        BLOCK_ADD(block, "grpc-message", text->message, encoded);
     }
     if (call->request.encoding == COMPRESSION_UNKNOWN) {
-        block_add(block, "grpc-accept-encoding", COMPRESSION_ACCEPTED,
+        BLOCK_ADD(block, "grpc-accept-encoding", COMPRESSION_ACCEPTED,
                   sizeof COMPRESSION_ACCEPTED - 1);
     }
     block_add_list(block, response->trailers);
@@ -71,8 +86,9 @@ static void connection_fail(struct connection *connection)
 /* One HEADERS frame that is the whole response. */
 static void response_submit_alone(struct grpc_call *call, const char *http_status)
 {
-    struct block block = {.count = 0};
+    struct block block;
     struct trailer_text text;
+    block_init(&block);
     block_add_start(&block, http_status);
     block_add_list(&block, call->response.headers);
     block_add_trailers(&block, call, &text);
@@ -85,13 +101,14 @@ static void response_submit_alone(struct grpc_call *call, const char *http_statu
 
 static void response_submit(struct grpc_call *call)
 {
-    struct block block = {.count = 0};
+    struct block block;
     const nghttp2_data_provider provider = {.source.ptr = call, .read_callback = response_read};
+    block_init(&block);
     block_add_start(&block, "200");
     if (call->loop->server->limits.compress_responses_over_bytes > 0 &&
         call->request.accepted != COMPRESSION_IDENTITY) {
         const char *name = compression_name(call->request.accepted);
-        block_add(&block, "grpc-encoding", name, strlen(name));
+        BLOCK_ADD(&block, "grpc-encoding", name, strlen(name));
     }
     block_add_list(&block, call->response.headers);
     call->response.begun = true;
@@ -244,8 +261,9 @@ void response_http(struct grpc_call *call, const char *http_status)
 
 static int trailers_submit(struct grpc_call *call)
 {
-    struct block block = {.count = 0};
+    struct block block;
     struct trailer_text text;
+    block_init(&block);
     block_add_trailers(&block, call, &text);
     return nghttp2_submit_trailer(call->connection->session, call->stream_id, block.fields,
                                   block.count);
