@@ -145,7 +145,7 @@ def loop(max_batch=4, extra=""):
                          [("OUTPUT", TensorProto.INT64, [1])], extra)
 
 
-def slow_load(rounds=20000):
+def slow_load(rounds=6000):
     """Runs long whatever its input is, so that warming it up takes seconds."""
     nodes, initializers = spin_nodes("rounds")
     model = make(nodes + [helper.make_node("Add", ["COUNT", "spun"], ["OUTPUT"])],

@@ -239,14 +239,17 @@ def fixture_own(start):
 
 
 def test_wait_passes_on_how_the_job_went(own, tmp_path):
-    done = own.cli("submit", write_job(tmp_path), "--wait", "--json", seconds=60)
+    path = write_job(tmp_path)
+    done = own.cli("submit", path, "--wait", "--json", seconds=60)
     assert json.loads(done.stdout)["state"] == "JOB_STATE_FINISHED"
-    first = own.cli("submit", write_job(tmp_path), "--request-id", "x").stdout.strip()
-    assert own.cli("submit", write_job(tmp_path), "--request-id", "x").stdout.strip() == first
+    first = own.cli("submit", path, "--request-id", "x").stdout.strip()
+    assert own.cli("submit", path, "--request-id", "x").stdout.strip() == first
     assert own.cli("wait", first, seconds=60).stdout == first + " finished\n"
-    # Weights that grow without bound: the loss becomes NaN and the job fails.
-    path = write_job(tmp_path, steps=100000,
-                     optimizer={"kind": "sgd", "learning_rate": 1e6, "momentum": 0.9})
+    # A linear model whose weights grow without bound: the loss becomes NaN and the job fails.
+    folder = tmp_path / "failing"
+    folder.mkdir()
+    path = write_job(folder, steps=100000, hidden=(),
+                     optimizer={"kind": "sgd", "learning_rate": 1e36, "momentum": 0.9})
     failed = own.cli("submit", path, "--wait", check=False, seconds=60)
     assert failed.returncode == 1 and " failed" in failed.stderr
 
@@ -266,16 +269,20 @@ def test_pause_resume_and_cancel_a_job(own, tmp_path):
     assert own.cli("wait", job, check=False, seconds=30).returncode == 1
 
 
+def wait_until_it_waits(process):
+    """The command catches signals from just before it watches the job on: the mask says when."""
+    def catches():
+        with open("/proc/%d/status" % process.pid, encoding="utf-8") as file:
+            blocked = [line for line in file if line.startswith("SigBlk:")]
+        return int(blocked[0].split()[1], 16) & 1 << (signal.SIGINT - 1)
+    harness.wait_until(catches, 10 * harness.SLOWER, "the command waits")
+
+
 def test_ctrl_c_leaves_the_job_and_says_so(own, tmp_path):
     job = own.cli("submit", write_job(tmp_path, steps=10000000)).stdout.strip()
     with subprocess.Popen([TOOL, "wait", job, "--json", "--server", "unix:" + own.socket],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        # It catches the signal from before it watches on: the mask says when.
-        def catches():
-            with open("/proc/%d/status" % process.pid, encoding="utf-8") as file:
-                blocked = [line for line in file if line.startswith("SigBlk:")]
-            return int(blocked[0].split()[1], 16) & 1 << (signal.SIGINT - 1)
-        harness.wait_until(catches, 10 * harness.SLOWER, "the command waits")
+        wait_until_it_waits(process)
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=20)
     assert process.returncode == 130
@@ -289,7 +296,7 @@ def test_a_server_that_goes_away_is_123(own, tmp_path):
     job = own.cli("submit", write_job(tmp_path, steps=10000000)).stdout.strip()
     with subprocess.Popen([TOOL, "wait", job, "--server", "unix:" + own.socket],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        jobs.wait_state(own, job, "RUNNING", 30 * harness.SLOWER)
+        wait_until_it_waits(process)
         own.kill()
         out, errors = process.communicate(timeout=20)
     assert process.returncode == 123 and out == "" and job in errors

@@ -151,12 +151,13 @@ def test_entries_whose_client_is_gone_leave_the_queue(single, way):
     harness.wait_until(lambda: pending(single) == 5, 5 * harness.SLOWER, "25 have left")
     left = time.monotonic()
     if way == "deadline":
-        assert left - sent < (0.3 + 0.1 + 0.1) * harness.SLOWER
+        assert left - sent < (0.3 + 0.1 + 0.2) * harness.SLOWER
         for stream in dropped:
             reply = goes.finish(stream)
             assert reply.status == 4 or reply.reset == 8
     else:
-        assert left - began < 0.1 * harness.SLOWER
+        # 100 ms, and what a scrape may take on a shared machine.
+        assert left - began < (0.1 + 0.2) * harness.SLOWER
     assert not stays.replies[running].ended, "they left while the first one still ran"
     for stream in [running] + kept:
         reply = stays.finish(stream, 30 * harness.SLOWER)

@@ -6,6 +6,8 @@ import os
 import subprocess
 import time
 
+import pytest
+
 import harness
 
 TOOL = os.path.join(harness.BUILD, "tidepool-load")
@@ -53,17 +55,37 @@ def test_a_trace_is_replayed_at_its_speed(server, tmp_path):
     assert 0.9 < report["seconds"] < 3 * harness.SLOWER
 
 
-def test_waiting_counts_from_the_meant_time(single):
-    """One device that takes 50 ms a request gets 40 a second: the queue grows, and so does what is
-    reported, although each request is answered 50 ms after the one before."""
-    report = load(single, "--endpoint", "delay_50ms", "--rate", "40", "--seconds", "1")
-    assert report["ok"] == 40
+@pytest.fixture(name="slow")
+def fixture_slow(single, tmp_path):
+    """A request that takes the one device 20 ms or more, written as a file."""
+    path = tmp_path / "input.json"
+    rounds = 64
+
+    def write(count):
+        path.write_text(json.dumps({"inputs": [{"name": "COUNT", "datatype": "INT64",
+                                                "shape": [1, 1], "data": [count]}]}))
+    while True:
+        write(rounds)
+        report = load(single, "--endpoint", "loop", "--input", str(path), "--rate", "1",
+                      "--seconds", "0.5")
+        if report["latency_ms"]["min"] >= 20:
+            return str(path)
+        rounds *= 2
+
+
+def test_waiting_counts_from_the_meant_time(single, slow):
+    """One device that takes 20 ms or more a request is asked 400 times a second, by batches of at
+    most 4: the queue grows, and so does what is reported, although each run takes the same time."""
+    report = load(single, "--endpoint", "loop", "--input", slow, "--rate", "400",
+                  "--seconds", "0.5")
+    assert report["ok"] == 200
     assert report["latency_ms"]["max"] > 400
+    assert report["latency_ms"]["p90"] > 2 * report["latency_ms"]["min"]
 
 
 def test_failures_are_told_apart(server):
     report = load(server, "--endpoint", "loop", "--rate", "20", "--seconds", "0.5",
-                  "--deadline-ms", "0.01", code=1)
+                  "--deadline-ms", "0.001", code=1)
     assert report["failed"] == report["sent"] == 10
     assert report["failed_by_code"] == {"DEADLINE_EXCEEDED": 10}
     none = load(server, "--endpoint", "none", "--rate", "1", code=122)
@@ -72,9 +94,9 @@ def test_failures_are_told_apart(server):
     assert "--rate" in wrong["error"]["message"]
 
 
-def test_requests_beyond_the_bound_fail_here(single):
-    report = load(single, "--endpoint", "delay_50ms", "--rate", "200", "--seconds", "0.5",
-                  "--in-flight", "2", code=1)
+def test_requests_beyond_the_bound_fail_here(single, slow):
+    report = load(single, "--endpoint", "loop", "--input", slow, "--rate", "200", "--seconds",
+                  "0.5", "--in-flight", "2", code=1)
     assert report["sent"] == 100
     assert report["failed_by_code"] == {"RESOURCE_EXHAUSTED": report["failed"]}
     assert report["ok"] + report["failed"] == 100 and report["ok"] >= 2
