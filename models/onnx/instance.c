@@ -102,7 +102,7 @@ void onnx_instance_destroy(struct instance *instance)
 uint64_t onnx_instance_bytes(const struct instance *instance)
 {
     const struct model *model = instance->model;
-    uint64_t bytes = model->byte_count + instance->offsets.capacity;
+    uint64_t bytes = model->byte_count + model->external_bytes + instance->offsets.capacity;
     for (size_t i = 0; i < model->signature.input_count; i++) {
         bytes += instance->gathered[i].capacity;
     }

@@ -172,7 +172,7 @@ static int session_first(struct model *model, struct error *error)
     int result = onnx_scan(model->bytes, model->byte_count, WEIGHT_BYTES_MIN, &model->scan, error);
     if (result == 0) {
         model->external = model->scan.external_count > 0;
-        result = onnx_external_check(&model->scan, model->path, error);
+        result = onnx_external_check(&model->scan, model->path, &model->external_bytes, error);
     }
     if (result == 0) {
         result = onnx_weights_share(model, error);

@@ -19,6 +19,7 @@ struct model {
     unsigned char *bytes;
     size_t byte_count;
     bool external; /* weights lie beside the file: sessions read it themselves */
+    uint64_t external_bytes;
     struct onnx_scan scan;
     unsigned char *weight_block;
     struct ort_value **weights; /* scan.weight_count values over weight_block */

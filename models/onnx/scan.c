@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "models/onnx/api.h"
 
@@ -307,9 +308,10 @@ static bool path_stays(const char *path)
 }
 
 /* Where the file really lies. One that is not there is left to the library's own message. */
-static bool file_within(const char *folder, const char *path)
+static bool file_within(const char *folder, const char *path, uint64_t *bytes)
 {
     char joined[PATH_MAX];
+    struct stat status;
     char *root = realpath(folder, NULL);
     char *file = NULL;
     bool within = false;
@@ -319,13 +321,18 @@ static bool file_within(const char *folder, const char *path)
         within =
             file == NULL || (strncmp(file, root, strlen(root)) == 0 && file[strlen(root)] == '/');
     }
+    if (within && file != NULL && stat(file, &status) == 0) {
+        *bytes += (uint64_t)status.st_size;
+    }
     free(file);
     free(root);
     return within;
 }
 
-int onnx_external_check(const struct onnx_scan *scan, const char *model_path, struct error *error)
+int onnx_external_check(const struct onnx_scan *scan, const char *model_path, uint64_t *ret_bytes,
+                        struct error *error)
 {
+    uint64_t bytes = 0;
     const char *slash = strrchr(model_path, '/');
     char folder[PATH_MAX] = ".";
     int result = 0;
@@ -335,12 +342,15 @@ int onnx_external_check(const struct onnx_scan *scan, const char *model_path, st
         return error_set(error, ERROR_INVALID_ARGUMENT, "the model's path is too long");
     }
     for (size_t i = 0; i < scan->external_count && result == 0; i++) {
-        if (!path_stays(scan->external[i]) || !file_within(folder, scan->external[i])) {
+        if (!path_stays(scan->external[i]) || !file_within(folder, scan->external[i], &bytes)) {
             result = error_set(error, ERROR_PERMISSION_DENIED,
                                "the model reads weights from '%.200s', which is not in its own "
                                "folder; export it again with its data beside it",
                                scan->external[i]);
         }
+    }
+    if (result == 0) {
+        *ret_bytes = bytes;
     }
     return result;
 }

@@ -39,7 +39,9 @@ int onnx_scan(const unsigned char *bytes, size_t length, size_t weight_bytes_min
 void onnx_scan_fini(struct onnx_scan *scan);
 
 /* Refuses paths that are absolute or hold "..", and files that lie, links followed, outside the
- * model's folder. PERMISSION_DENIED with the same text whether or not such a file exists. */
-int onnx_external_check(const struct onnx_scan *scan, const char *model_path, struct error *error);
+ * model's folder. PERMISSION_DENIED with the same text whether or not such a file exists.
+ * ret_bytes: the size of all of them together. */
+int onnx_external_check(const struct onnx_scan *scan, const char *model_path, uint64_t *ret_bytes,
+                        struct error *error);
 
 #endif

@@ -448,6 +448,15 @@ static void memory_of_a_large_batch_is_given_back(void **state)
     free(values);
 }
 
+static void declared_memory_counts_weights_beside_the_file(void **state)
+{
+    struct kit kit;
+    (void)state;
+    kit_open(&kit, "external", 8, 1);
+    assert_true(onnx_runtime.instance_bytes(kit.instance) > 1024 * 4 * sizeof(float));
+    kit_close(&kit);
+}
+
 static void *instances_main(void *arg)
 {
     struct model *model = arg;
@@ -522,6 +531,7 @@ int main(void)
         cmocka_unit_test(affinities_are_written_in_the_librarys_grammar),
         cmocka_unit_test(instances_of_a_model_share_its_weights),
         cmocka_unit_test(memory_of_a_large_batch_is_given_back),
+        cmocka_unit_test(declared_memory_counts_weights_beside_the_file),
         cmocka_unit_test(instances_are_made_on_many_threads_at_once),
         cmocka_unit_test(loading_and_unloading_does_not_leak),
     };
