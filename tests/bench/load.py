@@ -54,7 +54,7 @@ def play(server, model, rate, seconds, seed=1):
     """The report of one open-loop run; none may fail."""
     done = subprocess.run(command(server, model, rate, seconds, seed), capture_output=True,
                           text=True, timeout=seconds + 60, check=False,
-                          preexec_fn=process.pinned(process.CLIENT_CORE))
+                          preexec_fn=process.pinned(process.other_core(server)))
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)
     return json.loads(done.stdout)
@@ -66,7 +66,7 @@ def steady(server, model, rate, seconds, seed=1):
     before = server.metrics().sum("nv_inference_request_success", model=model)
     running = subprocess.Popen(command(server, model, rate, seconds, seed),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               preexec_fn=process.pinned(process.CLIENT_CORE))
+                               preexec_fn=process.pinned(process.other_core(server)))
     harness.wait_until(lambda: server.metrics().sum(
         "nv_inference_request_success", model=model) > before + 3, 20, "the load runs")
     yield

@@ -17,6 +17,12 @@ CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE, CLIENT_CORE = CORES[0], CORES[-1]
 
 
+def other_core(server):
+    """A core that is not the first device's: for the client."""
+    device = int(server.list_devices()[0].cores)
+    return next(core for core in CORES if core != device)
+
+
 def pinned(core):
     """For Popen's preexec_fn."""
     return lambda: os.sched_setaffinity(0, {core})

@@ -245,11 +245,11 @@ def test_wait_passes_on_how_the_job_went(own, tmp_path):
     first = own.cli("submit", path, "--request-id", "x").stdout.strip()
     assert own.cli("submit", path, "--request-id", "x").stdout.strip() == first
     assert own.cli("wait", first, seconds=60).stdout == first + " finished\n"
-    # A linear model whose weights grow without bound: the loss becomes NaN and the job fails.
+    # Products of weights that grow without bound: the loss becomes NaN and the job fails.
     folder = tmp_path / "failing"
     folder.mkdir()
-    path = write_job(folder, steps=100000, hidden=(),
-                     optimizer={"kind": "sgd", "learning_rate": 1e36, "momentum": 0.9})
+    path = write_job(folder, steps=100000, model={"layers": [64, 64, 64, 10], "activation": "none"},
+                     optimizer={"kind": "sgd", "learning_rate": 1e6, "momentum": 0.9})
     failed = own.cli("submit", path, "--wait", check=False, seconds=60)
     assert failed.returncode == 1 and " failed" in failed.stderr
 

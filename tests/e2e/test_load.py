@@ -66,7 +66,7 @@ def fixture_slow(single, tmp_path):
                                                 "shape": [1, 1], "data": [count]}]}))
     while True:
         write(rounds)
-        report = load(single, "--endpoint", "loop", "--input", str(path), "--rate", "1",
+        report = load(single, "--endpoint", "loop", "--input", str(path), "--rate", "10",
                       "--seconds", "0.5")
         if report["latency_ms"]["min"] >= 20:
             return str(path)
