@@ -172,13 +172,13 @@ int serve_instance_place(struct serve *serve, uint64_t number, uint32_t device, 
         goto out;
     }
     placement = &endpoint->placements[device];
-    if (placement->state != PLACEMENT_ABSENT) {
+    if (atomic_load(&serve->workers[device].failed)) {
+        result = error_set(error, ERROR_UNAVAILABLE, "device %u has failed", device);
+    } else if (placement->state != PLACEMENT_ABSENT) {
         result = error_set(error, ERROR_FAILED_PRECONDITION,
                            "device %u still has an instance of '%s', or is just getting it or "
                            "losing it",
                            device, endpoint_name(endpoint));
-    } else if (atomic_load(&serve->workers[device].failed)) {
-        result = error_set(error, ERROR_UNAVAILABLE, "device %u has failed", device);
     } else if ((placing = calloc(1, sizeof(*placing))) == NULL) {
         result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory for a placement");
     } else {

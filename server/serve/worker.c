@@ -201,7 +201,7 @@ static struct slot *worker_take(struct worker *worker, uint64_t now_ns, uint64_t
     struct slot *slot;
     uint64_t due_ns;
     *ret_due_ns = UINT64_MAX;
-    if (worker->own.lost || device_failed(worker->device)) {
+    if (worker->own.lost || atomic_load(&worker->failed) || device_failed(worker->device)) {
         return NULL;
     }
     if (worker->own.slots != NULL && worker->own.slots->next == NULL) {

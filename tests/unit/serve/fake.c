@@ -16,7 +16,7 @@ struct model {
 
 struct instance {
     struct model *model;
-    bool aborted;
+    _Atomic bool aborted;
     int64_t *outputs;
 };
 
