@@ -2,6 +2,8 @@
 #include "server/net/call.h"
 
 #include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,17 +281,33 @@ void grpc_call_finish(struct grpc_call *call, enum error_code status, const char
     finish_post(call);
 }
 
+/* Names the size and the limit that stand against each other. */
+static void reply_refuse(struct grpc_call *call, size_t length)
+{
+    const struct grpc_limits *limits = &call->loop->server->limits;
+    char text[192];
+    if (length > limits->send_bytes_max) {
+        snprintf(text, sizeof text,
+                 "response of %zu bytes is over the limit of %u bytes; ask for less at once or "
+                 "raise the server's send limit",
+                 length, limits->send_bytes_max);
+    } else {
+        snprintf(text, sizeof text, "more than %" PRIu64 " bytes of answers wait for this client",
+                 limits->output_bytes_max);
+    }
+    grpc_call_finish(call, ERROR_RESOURCE_EXHAUSTED, text);
+}
+
 void grpc_call_reply_buffer(struct grpc_call *call, struct buffer *buffer)
 {
     if (buffer == NULL) {
         grpc_call_finish(call, ERROR_RESOURCE_EXHAUSTED, "no memory for the response");
         return;
     }
+    size_t length = buffer->length - GRPC_PREFIX_BYTES;
     int result = outgoing_prepare(call, &call->response.reply, buffer);
     if (result == -ERROR_RESOURCE_EXHAUSTED) {
-        grpc_call_finish(call, ERROR_RESOURCE_EXHAUSTED,
-                         "the response is over the server's limit for one message; ask for less "
-                         "at once or raise the server's send limit");
+        reply_refuse(call, length);
         return;
     }
     call->finish_status = result < 0 ? ERROR_CANCELLED : ERROR_NONE;

@@ -238,6 +238,8 @@ static void response_over_the_limit_is_a_status(void **state)
     struct client_reply *reply = client_echo(client, "/test.Echo/Large", "\x03");
     assert_int_equal(reply->grpc_status, ERROR_RESOURCE_EXHAUSTED);
     assert_int_equal(reply->length, 0);
+    assert_non_null(strstr(reply->text, "3145728"));
+    assert_non_null(strstr(reply->text, "2097152"));
     reply = client_echo(client, "/test.Echo/Large", "\x02");
     assert_int_equal(reply->grpc_status, 0);
     assert_int_equal(reply->length, 2 * MIB + 5);
