@@ -245,6 +245,10 @@ static enum job_pull pull_locked(struct train_job *job, uint32_t device, struct 
 {
     enum step_pull pulled;
     uint64_t standing, long_standing;
+    if (job->shared.state == JOB_LOADING) { /* granted before it was ready */
+        job->shared.waiting |= DEVICE_BIT(device);
+        return JOB_PULL_WAIT;
+    }
     if (job->shared.state != JOB_TRAINING) {
         return JOB_PULL_LEAVE;
     }
@@ -284,6 +288,16 @@ void job_fail(struct train_job *job, const char *text)
     struct news news = {0};
     (void)pthread_mutex_lock(&job->lock);
     fail_locked(job, text, &news);
+    (void)pthread_mutex_unlock(&job->lock);
+    news_tell(job, &news);
+}
+
+void job_wake(struct train_job *job)
+{
+    struct news news = {0};
+    (void)pthread_mutex_lock(&job->lock);
+    waiting_wake(job, &news);
+    (void)pthread_cond_broadcast(&job->feed_changed);
     (void)pthread_mutex_unlock(&job->lock);
     news_tell(job, &news);
 }

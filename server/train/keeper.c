@@ -405,6 +405,7 @@ static void *keeper_main(void *arg)
         job_fail(job, error.text);
     } else {
         job_notify(job, TRAIN_READY, 0, "");
+        job_wake(job);
     }
     for (enum turn next = turn(job); next != TURN_END; next = turn(job)) {
         if (next == TURN_WAIT) {

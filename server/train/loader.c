@@ -12,7 +12,6 @@ struct loader {
 static void claim_work(struct train_job *job, uint64_t sequence, struct vector *rows)
 {
     struct error error = {0};
-    uint64_t poke = 0;
     int result;
     (void)pthread_mutex_unlock(&job->lock);
     result = feed_read(job->shared.feed, sequence, rows, &error);
@@ -21,13 +20,9 @@ static void claim_work(struct train_job *job, uint64_t sequence, struct vector *
     }
     (void)pthread_mutex_lock(&job->lock);
     feed_fill(job->shared.feed, sequence, rows); /* after a failure nobody pulls any more */
-    poke = job->shared.waiting;
-    job->shared.waiting = 0;
-    for (uint32_t i = 0; i < job->trainer->devices->count; i++) {
-        if ((poke >> i & 1) != 0) {
-            worker_poke(job->trainer->workers[i]);
-        }
-    }
+    (void)pthread_mutex_unlock(&job->lock);
+    job_wake(job);
+    (void)pthread_mutex_lock(&job->lock);
 }
 
 static void *loader_main(void *arg)

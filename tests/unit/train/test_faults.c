@@ -480,6 +480,19 @@ static void revoke_of_a_device_that_stands_still_is_answered(void **state)
     trainer_job_destroy(fixture->job);
 }
 
+static void device_granted_before_the_job_is_ready_waits_for_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error = {0};
+    json_t *specification = fixture_specification(fixture, WIDE_JOB);
+    assert_int_equal(
+        trainer_job_create(fixture->trainer, 1, "early", specification, &fixture->job, &error), 0);
+    json_decref(specification);
+    trainer_job_grant(fixture->job, 1);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    trainer_job_destroy(fixture->job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -498,6 +511,7 @@ int main(void)
         TEST(failed_device_whose_thread_hangs_changes_no_byte),
         TEST(piece_of_a_standing_device_is_taken_over),
         TEST(revoke_of_a_device_that_stands_still_is_answered),
+        TEST(device_granted_before_the_job_is_ready_waits_for_it),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
