@@ -273,6 +273,8 @@ int client_session_create(struct grpc_client *client)
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_option_set_peer_max_concurrent_streams(option, 1000);
+    /* A status text that ends in a space is no reason to drop it. */
+    nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(option, 1);
     if (nghttp2_session_client_new2(&client->session, callbacks, client, option) != 0) {
         goto out;
     }

@@ -72,7 +72,7 @@ static int fail(const struct options *options, const struct error *error, int ex
     if (options->json) {
         json_t *value =
             json_pack("{s:{s:s,s:o,s:i}}", "error", "code", error_code_name(error->code), "message",
-                      error->text, "exitCode", exit_code);
+                      json_from_text(error->text), "exitCode", exit_code);
         json_dumpf(value, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(value);

@@ -50,7 +50,8 @@ def filled(command, files):
 
 def check_failure(done, code, json_asked):
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    assert done.stderr.startswith("tidepool ") and done.stderr.strip()
+    words = done.stderr.split(": ", 1)
+    assert words[0].startswith("tidepool ") and words[1].strip()
     if json_asked:
         error = json.loads(done.stdout)["error"]
         assert error["exitCode"] == code and error["message"] and error["code"]
