@@ -83,9 +83,9 @@ static const struct option model_table[] = {
 static const char *const optimizer_kinds[] = {"sgd", "adamw", NULL};
 static const struct option optimizer_table[] = {
     {"kind", OPTION_CHOICE, FIELD(optimizer_fields, kind), .standard = "\"adamw\"",
-     .choices = optimizer_kinds, .help = ""},
+     .choices = optimizer_kinds, .help = "SGD with momentum, or AdamW"},
     {"learning_rate", OPTION_NUMBER, FIELD(optimizer_fields, learning_rate), "", 0, 1e6, "0.001",
-     .help = ""},
+     .help = "constant over the whole job"},
     {"momentum", OPTION_NUMBER, FIELD(optimizer_fields, momentum), "", 0, 0.999999, "0.9",
      .help = "sgd"},
     {"weight_decay", OPTION_NUMBER, FIELD(optimizer_fields, weight_decay), "", 0, 1, "0",
