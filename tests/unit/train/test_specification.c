@@ -75,7 +75,6 @@ static void specification_of_any_shape_ends_in_an_error(void **state)
 {
     static const char *const texts[] = {
         "[]",
-        "3",
         "{}",
         "{\"model\": 3}",
         JOB("\"steps\": \"x\""),
