@@ -269,9 +269,9 @@ def write_json(directory, name, settings):
 
 
 def write(directory, names=None):
-    for name in names or MODELS:
+    for name in MODELS if names is None else names:
         write_model(directory, name, MODELS[name]())
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], sys.argv[2:])
+    write(sys.argv[1], sys.argv[2:] or None)
