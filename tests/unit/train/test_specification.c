@@ -10,7 +10,7 @@
 
 static struct specification read_text(const char *text)
 {
-    struct specification specification;
+    struct specification specification = {0};
     struct error error = {0};
     json_t *json = options_parse_text(text, strlen(text), "test", &error);
     if (json == NULL || specification_init(&specification, json, &error) < 0) {
