@@ -39,16 +39,36 @@ int mailbox_fd(const struct mailbox *mailbox)
     return mailbox->fd;
 }
 
-void mailbox_send(struct mailbox *mailbox, struct letter *letter)
+/* `newest_sent` … `oldest_sent` is a list from the newest to the oldest. */
+static void stack_push(struct mailbox *mailbox, struct letter *newest_sent,
+                       struct letter *oldest_sent)
 {
     struct letter *newest = atomic_load_explicit(&mailbox->newest, memory_order_relaxed);
     do {
-        letter->next = newest;
-    } while (!atomic_compare_exchange_weak_explicit(&mailbox->newest, &newest, letter,
+        oldest_sent->next = newest;
+    } while (!atomic_compare_exchange_weak_explicit(&mailbox->newest, &newest, newest_sent,
                                                     memory_order_acq_rel, memory_order_relaxed));
     if (newest == NULL) {
         /* EAGAIN means the counter is full, so the owner is awake anyway. */
         (void)!write(mailbox->fd, &(uint64_t){1}, sizeof(uint64_t));
+    }
+}
+
+void mailbox_send(struct mailbox *mailbox, struct letter *letter)
+{
+    stack_push(mailbox, letter, letter);
+}
+
+void mailbox_send_all(struct mailbox *mailbox, struct letter *first)
+{
+    struct letter *newest = NULL;
+    for (struct letter *letter = first, *next; letter != NULL; letter = next) {
+        next = letter->next;
+        letter->next = newest;
+        newest = letter;
+    }
+    if (newest != NULL) {
+        stack_push(mailbox, newest, first);
     }
 }
 

@@ -17,6 +17,8 @@ void mailbox_destroy(struct mailbox *mailbox); /* NULL is fine; letters inside a
 int mailbox_fd(const struct mailbox *mailbox); /* readable when there may be letters */
 /* Wakes the owner only when the box was empty: a burst costs one write. Never blocks. */
 void mailbox_send(struct mailbox *mailbox, struct letter *letter);
+/* Several at once, in their order (a list by `next`): they cost one wakeup together. */
+void mailbox_send_all(struct mailbox *mailbox, struct letter *first);
 /* All letters in the order they were sent (a list by `next`), or NULL. Clears the descriptor. */
 struct letter *mailbox_take(struct mailbox *mailbox);
 

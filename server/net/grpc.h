@@ -135,6 +135,17 @@ uint64_t grpc_call_waiting_bytes(const struct grpc_call *call);
  * streams that skip old states when the client reads slowly. Set it before the handler returns. */
 void grpc_call_on_drained(struct grpc_call *call, void (*callback)(void *arg), void *arg);
 
+/* ---- many at once ---------------------------------------------------------------------------- */
+
+/* During a handler: runs `callback` once, on this network thread, when all handlers of this turn
+ * have run; for what calls that were read together can share, such as waking a worker. The same
+ * callback and argument twice in a turn count once. */
+void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg), void *arg);
+/* On a thread that is no network thread: what it sends and finishes from begin to end reaches the
+ * network threads together at the end, with one wakeup each. Keep it short; no nesting. */
+void grpc_answers_begin(void);
+void grpc_answers_end(void);
+
 /* Response metadata, before the first message; ASCII text. Any thread. */
 int grpc_call_set_header(struct grpc_call *call, const char *name, const char *value);
 /* Trailer, e.g. "grpc-retry-pushback-ms". Before finish. */

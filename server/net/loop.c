@@ -23,10 +23,64 @@ bool loop_is_current(const struct loop *loop)
     return loop_current == loop;
 }
 
+/* What a thread holds back between grpc_answers_begin and _end, by loop. */
+#define HELD_LOOPS_MAX 8
+static _Thread_local struct {
+    bool active;
+    size_t count;
+    struct {
+        struct loop *loop;
+        struct letter *first, *last;
+    } lists[HELD_LOOPS_MAX];
+} held;
+
+static void held_send(void)
+{
+    for (size_t i = 0; i < held.count; i++) {
+        mailbox_send_all(held.lists[i].loop->mailbox, held.lists[i].first);
+    }
+    held.count = 0;
+}
+
+static void held_add(struct loop *loop, struct letter *letter)
+{
+    size_t i = 0;
+    letter->next = NULL;
+    while (i < held.count && held.lists[i].loop != loop) {
+        i++;
+    }
+    if (i == HELD_LOOPS_MAX) {
+        held_send(); /* all of them, so that a call's letters keep their order */
+        i = 0;
+    }
+    if (i == held.count) {
+        held.lists[held.count++].loop = loop;
+        held.lists[i].first = letter;
+    } else {
+        held.lists[i].last->next = letter;
+    }
+    held.lists[i].last = letter;
+}
+
+void grpc_answers_begin(void)
+{
+    held.active = true;
+}
+
+void grpc_answers_end(void)
+{
+    held.active = false;
+    held_send();
+}
+
 void loop_post(struct loop *loop, struct note *note)
 {
     if (!loop_is_current(loop)) {
-        mailbox_send(loop->mailbox, &note->letter);
+        if (held.active) {
+            held_add(loop, &note->letter);
+        } else {
+            mailbox_send(loop->mailbox, &note->letter);
+        }
         return;
     }
     note->letter.next = NULL;
@@ -164,6 +218,31 @@ static void drained_tell(struct loop *loop)
     }
 }
 
+void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg), void *arg)
+{
+    struct loop *loop = call->loop;
+    assert(loop_is_current(loop));
+    for (size_t i = 0; i < loop->own.after_count; i++) {
+        if (loop->own.after[i].callback == callback && loop->own.after[i].arg == arg) {
+            return;
+        }
+    }
+    if (loop->own.after_count == LOOP_AFTER_MAX) {
+        callback(arg); /* nothing to share, but done */
+        return;
+    }
+    loop->own.after[loop->own.after_count++] = (struct after){callback, arg};
+}
+
+static void after_run(struct loop *loop)
+{
+    size_t count = loop->own.after_count;
+    loop->own.after_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        loop->own.after[i].callback(loop->own.after[i].arg);
+    }
+}
+
 void loop_settle(struct loop *loop)
 {
     do {
@@ -173,6 +252,7 @@ void loop_settle(struct loop *loop)
         while ((call = ready_take(loop)) != NULL) {
             request_run(call);
         }
+        after_run(loop);
         while ((note = posted_take(loop)) != NULL) {
             loop_deliver(loop, note);
         }

@@ -39,6 +39,8 @@ struct arrival {
     uint32_t uid, pid;
 };
 
+#define LOOP_AFTER_MAX 4
+
 struct loop {
     struct grpc_server *server;
     unsigned index;
@@ -58,7 +60,12 @@ struct loop {
         struct connection *dirty; /* have something to write */
         struct grpc_call *ready, *ready_last;
         struct note *posted, *posted_last; /* by this thread itself */
-        void *blocks;                      /* idle call blocks */
+        struct after {
+            void (*callback)(void *arg);
+            void *arg;
+        } after[LOOP_AFTER_MAX]; /* to run when this turn's handlers have run */
+        size_t after_count;
+        void *blocks; /* idle call blocks */
         size_t block_count;
         size_t calls_owed; /* handlers that still have to finish */
         size_t calls_open;

@@ -97,6 +97,12 @@ static int endpoint_take(struct inference_context *context, const struct infer_m
     return 0;
 }
 
+static void on_handlers_done(void *arg)
+{
+    (void)arg;
+    endpoint_wakes_end();
+}
+
 void infer_handle(struct grpc_call *call, const ProtobufCMessage *unused, void *context_arg)
 {
     struct inference_context *context = context_arg;
@@ -130,6 +136,9 @@ void infer_handle(struct grpc_call *call, const ProtobufCMessage *unused, void *
         endpoint_count_invalid(endpoint);
     } else {
         grpc_call_on_cancel(call, on_cancel, infer);
+        /* Requests that were read together wake a device once. */
+        endpoint_wakes_begin();
+        grpc_call_after_handlers(call, on_handlers_done, NULL);
         result = endpoint_submit(endpoint, &infer->request, &error);
         if (result == 0) {
             return; /* from here on it may be answered and gone */

@@ -84,6 +84,7 @@ struct inference_context *inference_create(struct serve *serve, const char *vers
         return NULL;
     }
     context->serve = serve;
+    serve_on_answers(serve, grpc_answers_begin, grpc_answers_end);
     (void)snprintf(context->version, sizeof(context->version), "%s", version);
     return context;
 }

@@ -66,26 +66,61 @@ static void requests_count(struct slot *slot, const struct run_end *end)
     }
 }
 
+/* So many bytes of answers are worth a wakeup of their own. */
+#define ANSWERS_BYTES_MAX ((size_t)256 << 10)
+
+static size_t outputs_bytes(const struct tensor *outputs, size_t count)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += outputs[i].bytes;
+    }
+    return bytes;
+}
+
+static void request_answer(const struct run_end *end, struct serve_request *request,
+                           const struct batch_note *note, const struct tensor *outputs)
+{
+    if (note->cancelled) {
+        request->done(request, note->reason, "cancelled while it ran", NULL);
+    } else if (end->result == -ERROR_CANCELLED) {
+        request->done(request, ERROR_INTERNAL, "the model's run was aborted", NULL);
+    } else if (end->result < 0) {
+        request->done(request, (enum error_code) - end->result, end->error.text, NULL);
+    } else {
+        request->done(request, ERROR_NONE, NULL, outputs);
+    }
+}
+
+static void answers_shared(const struct slot *slot, bool begin)
+{
+    const struct serve *serve = slot->worker->serve;
+    if (serve->answers_begin != NULL) {
+        (begin ? serve->answers_begin : serve->answers_end)();
+    }
+}
+
 /* Returns how many were answered with a result. */
 static uint32_t requests_answer(struct slot *slot, const struct run_end *end)
 {
     struct serve_batch *batch = &slot->batch;
-    size_t width = slot->endpoint->signature->output_count;
+    size_t width = slot->endpoint->signature->output_count, bytes = 0;
     uint32_t answered = 0;
+    answers_shared(slot, true);
     for (uint32_t i = 0; i < end->count; i++) {
-        struct serve_request *request = batch->requests[end->first + i];
         const struct batch_note *note = &batch->notes[end->first + i];
-        if (note->cancelled) {
-            request->done(request, note->reason, "cancelled while it ran", NULL);
-        } else if (end->result == -ERROR_CANCELLED) {
-            request->done(request, ERROR_INTERNAL, "the model's run was aborted", NULL);
-        } else if (end->result < 0) {
-            request->done(request, (enum error_code) - end->result, end->error.text, NULL);
-        } else {
-            answered++;
-            request->done(request, ERROR_NONE, NULL, batch->outputs + i * width);
+        const struct tensor *outputs = batch->outputs + i * width;
+        bool good = !note->cancelled && end->result == 0;
+        answered += good ? 1 : 0;
+        bytes += good ? outputs_bytes(outputs, width) : 0;
+        request_answer(end, batch->requests[end->first + i], note, outputs);
+        if (bytes > ANSWERS_BYTES_MAX) {
+            answers_shared(slot, false);
+            answers_shared(slot, true);
+            bytes = 0;
         }
     }
+    answers_shared(slot, false);
     return answered;
 }
 

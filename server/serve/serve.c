@@ -254,6 +254,12 @@ void serve_destroy(struct serve *serve)
     free(serve);
 }
 
+void serve_on_answers(struct serve *serve, void (*begin)(void), void (*end)(void))
+{
+    serve->answers_begin = begin;
+    serve->answers_end = end;
+}
+
 /* ---- readiness --------------------------------------------------------------------------------
  */
 

@@ -58,6 +58,10 @@ struct serve *serve_create(struct device_set *devices, const struct serve_option
  * endpoints must have been released. NULL is fine. */
 void serve_destroy(struct serve *serve);
 
+/* The serving threads call these around the answers of a batch: whoever answers can share there
+ * what many answers cost together. Before the first endpoint is added. */
+void serve_on_answers(struct serve *serve, void (*begin)(void), void (*end)(void));
+
 /* ---- endpoints --------------------------------------------------------------------------------
  */
 

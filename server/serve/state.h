@@ -179,6 +179,8 @@ struct serve {
     char kinds[KINDS_MAX][16];
     uint32_t kind_count;
     _Atomic bool open, draining;
+    void (*answers_begin)(void); /* both or neither; constant once there are endpoints */
+    void (*answers_end)(void);
     struct {
         pthread_mutex_t lock; /* held while it is called: never inside another */
         void (*callback)(void *context);
