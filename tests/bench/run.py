@@ -18,8 +18,9 @@ import idle      # noqa: E402
 import process   # noqa: E402
 import serving   # noqa: E402
 import training  # noqa: E402
+import wire      # noqa: E402
 
-GROUPS = [serving.onnx_throughput, handover.handover, training.kept, serving.tail,
+GROUPS = [wire.wire, wire.whole, serving.onnx_throughput, handover.handover, training.kept, serving.tail,
           training.beside_idle, idle.idle]
 
 

@@ -3,7 +3,6 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 
 import process
 from figures import figure
@@ -98,39 +97,112 @@ def echo(answer_bytes=None):
     return Program([os.path.join(TOOLS, "echo")] + extra, process.SERVER_CORE)
 
 
-def instructions(command, body, port_of=None, requests=2000):
-    """Instructions per request by callgrind, one call in flight: the difference of two runs."""
-    totals = []
-    for count in (requests // 4, requests):
-        with tempfile.TemporaryDirectory() as folder:
-            out = os.path.join(folder, "out")
-            program = Program(["valgrind", "--tool=callgrind", "-q",
-                               "--callgrind-out-file=" + out] + command, process.SERVER_CORE)
-            replay = subprocess.run(
-                [os.path.join(TOOLS, "replay"), "127.0.0.1:%d" % program.port, METHOD, body, "1",
-                 "1"], input="#%d\n" % count, stdout=subprocess.PIPE, text=True, check=True)
-            result = json.loads(replay.stdout)
-            assert result["failed"] == 0 and result["all_requests"] == count, result
-            program.close()
-            with open(out, encoding="utf-8") as file:
-                totals.append(int(re.search(r"^(?:totals|summary): (\d+)", file.read(),
-                                            re.MULTILINE).group(1)))
-    return (totals[1] - totals[0]) / (requests - requests // 4)
+def identity_server(place):
+    """A whole server on one core, with a model that costs nothing."""
+    server = place.server([])
+    tensor = {"datatype": "FP32", "dims": [-1]}
+    os.makedirs(os.path.join(server.repository, "identity"))
+    process.models.write_json(server.repository, "identity", {
+        "runtime": "identity", "max_batch": 64, "inputs": [dict(tensor, name="INPUT")],
+        "outputs": [dict(tensor, name="OUTPUT")]})
+    return server
+
+
+def callgrind_total(path):
+    with open(path, encoding="utf-8") as file:
+        return int(re.search(r"^(?:totals|summary): (\d+)", file.read(), re.MULTILINE).group(1))
+
+
+def requests_send(port, body, count):
+    """Exactly so many requests, one in flight."""
+    done = subprocess.run([os.path.join(TOOLS, "replay"), "127.0.0.1:%d" % port, METHOD, body, "1",
+                           "1"], input="#%d\n" % count, stdout=subprocess.PIPE, text=True,
+                          check=True)
+    result = json.loads(done.stdout)
+    assert result["failed"] == 0 and result["all_requests"] == count, result
+
+
+def callgrind(out):
+    return ["valgrind", "--tool=callgrind", "-q", "--callgrind-out-file=" + out]
+
+
+def wire_instructions(place, body, count):
+    out = os.path.join(place.path("callgrind"), "wire%d" % count)
+    program = Program(callgrind(out) + [os.path.join(TOOLS, "echo")], process.SERVER_CORE)
+    requests_send(program.port, body, count)
+    program.close()
+    return callgrind_total(out)
+
+
+def server_instructions(place, body, count):
+    out = os.path.join(place.path("callgrind"), "server%d" % count)
+    server = identity_server(place)
+    server.wrapper = callgrind(out)
+    patience, process.harness.SLOWER = process.harness.SLOWER, 20  # callgrind takes its time
+    server.start()
+    requests_send(server.ports["inference"], body, count)
+    place.stop(server)
+    process.harness.SLOWER = patience
+    return callgrind_total(out)
+
+
+def instructions_each(measure, place, body, few=1000, many=5000):
+    """Start and stop cancel out in the difference of a short and a long run."""
+    return (measure(place, body, many) - measure(place, body, few)) / (many - few)
+
+
+def ratios(pairs, key):
+    return [ours[key] / others[key] for ours, others in pairs]
 
 
 def wire(place, rounds, quick):
     """A call answered on the network thread: our wire layer and gRPC C++ by themselves."""
     seconds = 0.2 if quick else 0.5
     small = request_file(place.path("wire"), 64)
+    large = request_file(place.path("wire"), 600000)
     ours, other = echo(), peer()
     pipelined = compare(Side(ours.port, ours.pid, small, 4, 32),
                         Side(other.port, other.pid, small, 4, 32), rounds, seconds)
     ours.close()
     other.close()
-    count = instructions([os.path.join(TOOLS, "echo")], small)
-    return [figure("grpc_wire_vs_cpp", [a["per_second"] / b["per_second"] for a, b in pipelined],
-                   "64 B, 4 connections × 32 streams"),
-            figure("grpc_instructions_wire", [count], "callgrind, one call in flight")]
+    ours, other = echo(4096), peer(4096)
+    bulk = compare(Side(ours.port, ours.pid, large, 1, 4),
+                   Side(other.port, other.pid, large, 1, 4), rounds, seconds)
+    ours.close()
+    other.close()
+    return [figure("grpc_wire_vs_cpp", [1 / ratio for ratio in ratios(pipelined, "cpu_us")],
+                   "requests per CPU-second of the server, %g s each" % seconds),
+            figure("grpc_large_cpu_vs_cpp", ratios(bulk, "cpu_us"),
+                   "1 connection × 4 streams, %g s each" % seconds),
+            figure("grpc_instructions_wire", [instructions_each(wire_instructions, place, small)],
+                   "callgrind, one call in flight")]
 
 
-wire.figures = ["grpc_wire_vs_cpp", "grpc_instructions_wire"]
+wire.figures = ["grpc_wire_vs_cpp", "grpc_large_cpu_vs_cpp", "grpc_instructions_wire"]
+
+
+def whole(place, rounds, quick):
+    """ModelInfer through the whole server against gRPC C++ answering from its handler."""
+    seconds = 0.2 if quick else 0.5
+    small = request_file(place.path("wire"), 64)
+    server = identity_server(place)
+    server.start(preexec=process.pinned(process.SERVER_CORE))
+    other = peer()
+    port, pid = server.ports["inference"], server.process.pid
+    pipelined = compare(Side(port, pid, small, 4, 32), Side(other.port, other.pid, small, 4, 32),
+                        rounds, seconds)
+    single = compare(Side(port, pid, small, 1, 1), Side(other.port, other.pid, small, 1, 1),
+                     rounds, seconds)
+    place.stop(server)
+    other.close()
+    return [figure("grpc_pipelined_vs_cpp", [1 / ratio for ratio in ratios(pipelined, "cpu_us")],
+                   "requests per CPU-second of the server, %g s each" % seconds),
+            figure("grpc_single_cpu_vs_cpp", ratios(single, "cpu_us"), "%g s each" % seconds),
+            figure("grpc_single_p50_vs_cpp", ratios(single, "p50_us"), "%g s each" % seconds),
+            figure("grpc_instructions_small",
+                   [instructions_each(server_instructions, place, small)],
+                   "callgrind, one call in flight")]
+
+
+whole.figures = ["grpc_pipelined_vs_cpp", "grpc_single_cpu_vs_cpp", "grpc_single_p50_vs_cpp",
+                 "grpc_instructions_small"]
