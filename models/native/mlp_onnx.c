@@ -13,7 +13,7 @@
 #define ONNX_FLOAT 1
 #define ATTRIBUTE_INT 2
 
-/* ---- protocol buffers: bytes that grow ----------------------------------------------------- */
+/* ---- protocol buffers: bytes that grow ---- */
 
 struct bytes {
     unsigned char *data;
@@ -75,7 +75,7 @@ static void message_add(struct bytes *bytes, unsigned field, struct bytes *inner
     *inner = (struct bytes){0};
 }
 
-/* ---- the graph ---------------------------------------------------------------------------- */
+/* ---- the graph ---- */
 
 /* A tensor's floats are written to the file from where they are. */
 struct initializer {
@@ -236,7 +236,7 @@ static void graph_build(struct graph *graph, const struct mlp *mlp, const float 
     value_info_add(&graph->nodes, 12, result, mlp->widths[mlp->layer_count]);
 }
 
-/* ---- the file ----------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static int all_write(int fd, const void *data, size_t length)
 {

@@ -21,7 +21,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-endian numbers");
 _Static_assert(sizeof(struct checkpoint_head) == 184, "the head has no padding");
 
-/* ---- the list of files ---------------------------------------------------------------------- */
+/* ---- the list of files ---- */
 
 struct steps {
     uint64_t *steps; /* newest first */
@@ -86,7 +86,7 @@ static int path_make(char *path, const char *directory, uint64_t step, const cha
     return 0;
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 struct stream {
     int fd;
@@ -194,7 +194,7 @@ int checkpoint_write(const char *directory, const struct checkpoint_head *head, 
     return 0;
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 static int stream_read(struct stream *stream, void *data, size_t length)
 {

@@ -97,8 +97,7 @@ int dataset_check(const struct data_specification *data, uint32_t inputs, struct
     return result;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 static int part_open(struct dataset *dataset, struct part *part, const char *path,
                      const char *label_column, struct error *error)
@@ -286,8 +285,7 @@ void dataset_close(struct dataset *dataset)
     free(dataset);
 }
 
-/* ---- reading
- * -------------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 uint64_t dataset_train_rows(const struct dataset *dataset)
 {

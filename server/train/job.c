@@ -80,8 +80,7 @@ static void news_tell(struct train_job *job, const struct news *news)
     }
 }
 
-/* ---- under the lock ---------------------------------------------------------------------------
- */
+/* ---- under the lock ---- */
 
 static void fail_locked(struct train_job *job, const char *text, struct news *news)
 {
@@ -280,8 +279,7 @@ static enum job_pull pull_locked(struct train_job *job, uint32_t device, struct 
                                                     : JOB_PULL_WAIT;
 }
 
-/* ---- from the threads ---------------------------------------------------------------------------
- */
+/* ---- from the threads ---- */
 
 void job_fail(struct train_job *job, const char *text)
 {

@@ -47,7 +47,6 @@ struct train_job {
         struct mailbox *box; /* only poked: look again */
         struct letter poke_letter;
         _Atomic uint32_t poked;
-        _Atomic bool done; /* the thread is about to end */
     } keeper;
 
     pthread_mutex_t lock;
@@ -84,8 +83,7 @@ struct train_job {
     char export_path[512]; /* written before `exported` is set */
 };
 
-/* ---- job.c: life and pieces -------------------------------------------------------------------
- */
+/* ---- job.c: life and pieces ---- */
 
 struct train_job *job_hold(struct train_job *job);
 void job_release(struct train_job *job);
@@ -106,9 +104,10 @@ enum job_pull job_pull(struct train_job *job, uint32_t device, struct task *ret_
 /* Hands the piece in (complete or not) and releases its vectors. */
 void job_push(struct train_job *job, uint32_t device, struct task *task, bool complete);
 
-/* ---- keeper.c, loader.c -------------------------------------------------------------------------
- */
+/* ---- load.c, keeper.c, loader.c ---- */
 
+int job_load(struct train_job *job, struct error *error); /* keeper */
+void job_warn(struct train_job *job, const char *text);   /* keeper: log and event */
 int keeper_start(struct train_job *job, struct error *error);
 void loader_start(struct train_job *job, uint32_t device); /* once per device */
 void loaders_join(struct train_job *job);                  /* keeper; after `closing` */

@@ -41,8 +41,7 @@ static int read_exact(int fd, void *data, size_t length, uint64_t offset)
     return 0;
 }
 
-/* ---- the header: a Python dictionary in a fixed form ------------------------------------------
- */
+/* ---- the header: a Python dictionary in a fixed form ---- */
 
 struct header {
     char type[16];

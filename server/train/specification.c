@@ -11,7 +11,7 @@
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 #define PARAMETERS_MAX (UINT64_C(1) << 34)
 
-/* ---- tables --------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 struct job_fields {
     char *name, *devices;
@@ -155,7 +155,7 @@ void specification_print(FILE *out)
     }
 }
 
-/* ---- the parts ------------------------------------------------------------------------------ */
+/* ---- the parts ---- */
 
 static bool name_is_safe(const char *name)
 {
@@ -355,7 +355,7 @@ static int export_read(const json_t *json, struct specification *specification, 
     return result;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole ---- */
 
 static uint32_t micro_batch_default(uint32_t batch)
 {

@@ -112,8 +112,7 @@ void step_evaluate(struct step *step)
     step->phase = STEP_EVALUATE;
 }
 
-/* ---- pulling ------------------------------------------------------------------------------------
- */
+/* ---- pulling ---- */
 
 static uint64_t sequence_of(const struct step *step, uint32_t micro_batch)
 {
@@ -233,8 +232,7 @@ enum step_pull step_pull(struct step *step, uint32_t device, struct task *ret_ta
     return result;
 }
 
-/* ---- taking over --------------------------------------------------------------------------------
- */
+/* ---- taking over ---- */
 
 static uint32_t devices_on(const struct step *step, uint32_t micro_batch)
 {
@@ -330,8 +328,7 @@ enum step_pull step_take_over(struct step *step, uint32_t device, uint64_t stand
     return STEP_WAIT;
 }
 
-/* ---- results ------------------------------------------------------------------------------------
- */
+/* ---- results ---- */
 
 /* The micro-batches' sums in their order. */
 static struct loss_sums sums_add(const struct loss_sums *sums, uint32_t count)

@@ -10,8 +10,7 @@
 #include "server/base/clock.h"
 #include "server/train/trainer_internal.h"
 
-/* ---- the trainer --------------------------------------------------------------------------------
- */
+/* ---- the trainer ---- */
 
 static int directory_make(const char *path, struct error *error)
 {
@@ -60,15 +59,24 @@ struct trainer *trainer_create(struct device_set *devices, const char *state_dir
     return NULL;
 }
 
-/* The list lets go of destroyed jobs whose keeper is through. */
+/* Has the keeper ended? Never waits, for it may have to wait for a core; `wait`: it has to end. */
+static bool keeper_join(struct train_job *job, bool wait)
+{
+    if (wait) {
+        return pthread_join(job->keeper.thread, NULL) == 0;
+    }
+    return atomic_load(&job->figures.cancelled) &&
+           pthread_tryjoin_np(job->keeper.thread, NULL) == 0;
+}
+
+/* The list lets go of jobs whose keeper has ended. */
 static void jobs_reap(struct trainer *trainer, bool all)
 {
     struct train_job **link = &trainer->jobs;
     while (*link != NULL) {
         struct train_job *job = *link;
-        if (all || (atomic_load(&job->figures.cancelled) && atomic_load(&job->keeper.done))) {
+        if (keeper_join(job, all)) {
             *link = job->control.next;
-            (void)pthread_join(job->keeper.thread, NULL);
             job_release(job);
         } else {
             link = &job->control.next;
@@ -95,8 +103,7 @@ void trainer_destroy(struct trainer *trainer)
     free(trainer);
 }
 
-/* ---- jobs
- * ----------------------------------------------------------------------------------------- */
+/* ---- jobs ---- */
 
 /* The id names a directory: nothing in it may lead elsewhere. */
 static int id_check(const char *id, struct error *error)

@@ -33,8 +33,7 @@ struct worker {
     } shared;
 };
 
-/* ---- pieces
- * --------------------------------------------------------------------------------------- */
+/* ---- pieces ---- */
 
 /* Between two pieces of work. On the usual path two loads and nothing else. */
 static bool worker_may_run(void *context)
@@ -142,8 +141,7 @@ static void task_work(struct worker *worker, struct task *task)
     job_push(worker->own.job, device->index, task, complete);
 }
 
-/* ---- coming and going
- * ------------------------------------------------------------------------------ */
+/* ---- coming and going ---- */
 
 static void job_drop(struct worker *worker)
 {
@@ -266,8 +264,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* ---- from other threads
- * ------------------------------------------------------------------------------ */
+/* ---- from other threads ---- */
 
 struct worker *worker_start(struct device *device, struct error *error)
 {

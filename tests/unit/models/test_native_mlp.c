@@ -175,8 +175,7 @@ static void seeds_give_their_own_weights_within_bounds(void **state)
     free(b);
 }
 
-/* ---- ONNX ---------------------------------------------------------------------------------------
- */
+/* ---- ONNX ---- */
 
 static void file_write(const char *directory, const char *name, const void *data, size_t bytes)
 {

@@ -280,8 +280,7 @@ static void gradients_add_element_by_element(void **state)
     free(sum);
 }
 
-/* ---- optimizers -------------------------------------------------------------------------------
- */
+/* ---- optimizers ---- */
 
 static const struct optimizer sgd = {OPTIMIZER_SGD, .learning_rate = 0.1, .momentum = 0.9,
                                      .weight_decay = 0.01};

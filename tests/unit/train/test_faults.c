@@ -71,8 +71,7 @@ static void job_expect_failure(struct fixture *fixture, json_t *specification, c
     trainer_job_destroy(fixture->job);
 }
 
-/* ---- specification and data
- * ------------------------------------------------------------------------ */
+/* ---- specification and data ---- */
 
 static void wrong_specifications_are_refused_by_name(void **state)
 {
@@ -129,9 +128,7 @@ static void data_that_does_not_fit_the_model_is_refused(void **state)
         "is not a whole number from 0 to 2");
 }
 
-/* ---- NaN
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- NaN ---- */
 
 static void job_whose_loss_is_no_number_stops_and_keeps_its_checkpoint(void **state)
 {
@@ -176,8 +173,7 @@ static void job_with_a_huge_learning_rate_fails_and_says_so(void **state)
     trainer_job_destroy(fixture->job);
 }
 
-/* ---- checkpoints
- * ------------------------------------------------------------------------------------------ */
+/* ---- checkpoints ---- */
 
 static void checkpoint_without_space_warns_and_is_tried_again(void **state)
 {
@@ -349,9 +345,7 @@ static void export_that_cannot_be_written_fails_the_job_after_its_checkpoint(voi
     trainer_job_destroy(fixture->job);
 }
 
-/* ---- devices
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- devices ---- */
 
 #define WIDE_JOB                                                                                   \
     "{'model': {'layers': [16, 512, 512, 4]}, 'data': {'path': '@/x.npy', 'labels': '@/y.npy'},"   \

@@ -94,8 +94,7 @@ static void two_devices_give_the_same_bytes(void **state)
     assert_int_equal(finish(fixture), undisturbed);
 }
 
-/* ---- random preemptions
- * --------------------------------------------------------------------------- */
+/* ---- random preemptions ---- */
 
 struct strikes {
     unsigned revokes, yields;
@@ -217,8 +216,7 @@ static void sums_in_completion_order_are_noticed(void **state)
     assert_int_not_equal(checksum, undisturbed);
 }
 
-/* ---- kill -9
- * ----------------------------------------------------------------------------------------- */
+/* ---- kill -9 ---- */
 
 /* The child: trains the same job in `directory` to its end and writes the checksum. */
 static int child_main(const char *directory)
@@ -304,8 +302,7 @@ static void killed_three_times_gives_the_same_bytes(void **state)
     assert_int_equal(checksum, undisturbed);
 }
 
-/* ---- the program
- * --------------------------------------------------------------------------------------- */
+/* ---- the program ---- */
 
 static int tests_run(void)
 {
