@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
+#include "server/train/checkpoint.h"
 
 #define ROWS 2000
 
@@ -309,6 +309,40 @@ static void job_without_devices_can_be_asked_for_a_checkpoint(void **state)
     trainer_job_destroy(fixture->job);
 }
 
+/* As if another machine had written it. */
+static void checkpoint_rewrite(const struct fixture *fixture)
+{
+    const struct train_job *job = fixture->job;
+    uint64_t floats = job->keeper.parameters * 3;
+    struct checkpoint_head head;
+    struct error error = {0};
+    char path[PATH_MAX];
+    float *state = malloc(floats * sizeof(*state));
+    assert_int_equal(checkpoint_load(job->directory, job->specification.hash, floats, &head, state,
+                                     path, NULL, NULL, &error),
+                     1);
+    (void)snprintf(head.blas_core, sizeof(head.blas_core), "Atom");
+    head.data_hash++;
+    assert_int_equal(checkpoint_write(job->directory, &head, state, 2, path, &error), 0);
+    free(state);
+}
+
+static void checkpoint_of_another_core_type_ends_strict_mode_with_a_warning(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *job = JOB("'steps': 40");
+    fixture_job_start(fixture, "strict", fixture_specification(fixture, "%s", job));
+    trainer_job_grant(fixture->job, 0);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    checkpoint_rewrite(fixture);
+    fixture_trainer_stop(fixture);
+    fixture_trainer_start(fixture);
+    fixture_job_start(fixture, "strict", fixture_specification(fixture, "%s", job));
+    assert_int_equal(fixture_count(fixture, TRAIN_WARNING), 2); /* the data, then this */
+    assert_non_null(strstr(fixture->warning, "strict mode ends: the checkpoint was made with"));
+    assert_non_null(strstr(fixture->warning, "core Atom"));
+}
+
 static void finished_job_made_again_finishes_again(void **state)
 {
     struct fixture *fixture = *state;
@@ -369,7 +403,6 @@ static uint64_t reference_run(struct fixture *fixture)
 static struct {
     struct worker *worker;
     _Atomic bool caught, let_go;
-    sem_t released;
 } hang;
 
 static void on_hang(int number)
@@ -500,6 +533,7 @@ int main(void)
         TEST(checkpoint_of_another_specification_is_refused),
         TEST(stopped_trainer_leaves_a_checkpoint_to_go_on_from),
         TEST(job_without_devices_can_be_asked_for_a_checkpoint),
+        TEST(checkpoint_of_another_core_type_ends_strict_mode_with_a_warning),
         TEST(finished_job_made_again_finishes_again),
         TEST(export_that_cannot_be_written_fails_the_job_after_its_checkpoint),
         TEST(failed_device_whose_thread_hangs_changes_no_byte),
