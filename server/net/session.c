@@ -109,9 +109,6 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame, v
             care_ping(connection, frame->ping.opaque_data);
         }
         break;
-    case NGHTTP2_PRIORITY:
-        connection_glitch(connection);
-        break;
     default:
         break;
     }

@@ -474,7 +474,7 @@ static void rapid_resets_end_the_connection(void **state)
     struct echo *echo = *state;
     struct client *client = client_connect(echo->port);
     struct client_request request = {.path = "/test.Echo/Unary", .keep_open = true};
-    for (int i = 0; i < 1500 && !client->eof; i++) {
+    for (int i = 0; i < 4000 && !client->eof; i++) {
         int32_t id = client_call(client, &request);
         client_flush(client);
         nghttp2_submit_rst_stream(client->session, 0, id, NGHTTP2_CANCEL);
@@ -512,6 +512,60 @@ static void headers_over_the_limit_are_refused_and_the_next_call_works(void **st
     assert_echoed(client_echo(client, "/test.Echo/Unary", "fine"), "fine");
     assert_int_equal(echo_counters(echo).headers_too_large, 2);
     free(body);
+    client_close(client);
+}
+
+static void frame_repeat(struct client *client, const unsigned char *frame)
+{
+    unsigned char many[64 * 9];
+    for (size_t i = 0; i < 64; i++) {
+        memcpy(many + i * 9, frame, 9);
+    }
+    for (int i = 0; i < 200 && !client->eof; i++) { /* 12,800 of them, unless cut off before */
+        if (send(client->fd, many, sizeof many, MSG_NOSIGNAL) < 0) {
+            break;
+        }
+        client_read(client, 0);
+    }
+    client_wait_end(client);
+}
+
+static void floods_of_frames_that_cost_only_us_end_the_connection(void **state)
+{
+    struct echo *echo = *state;
+    static const unsigned char settings[9] = {0, 0, 0, NGHTTP2_SETTINGS, 0, 0, 0, 0, 0};
+    static const unsigned char nothing[9] = {0, 0, 0, NGHTTP2_DATA, 0, 0, 0, 0, 1};
+    const unsigned char *const floods[] = {settings, nothing};
+    struct client *other = client_connect(echo->port);
+    for (size_t i = 0; i < sizeof floods / sizeof floods[0]; i++) {
+        struct client *client = client_connect(echo->port);
+        struct client_request open = {.path = "/test.Echo/Unary", .keep_open = true};
+        client_call(client, &open);
+        client_flush(client);
+        frame_repeat(client, floods[i]);
+        client_close(client);
+        assert_echoed(client_echo(other, "/test.Echo/Unary", "fine"), "fine");
+    }
+    /* nghttp2 may end the first one itself: a thousand SETTINGS in one read. */
+    assert_in_range(echo_counters(echo).glitches_too_many, 1, 2);
+    client_close(other);
+}
+
+/* Each bad frame makes the server reset a stream, which no limit on the client's resets sees. */
+static void resets_caused_on_purpose_end_the_connection(void **state)
+{
+    struct echo *echo = *state;
+    struct client *client = client_connect(echo->port);
+    const struct client_header forbidden = {"connection", "close"};
+    struct client_request bad = {
+        .path = "/test.Echo/Unary", .keep_open = true, .headers = &forbidden, .header_count = 1};
+    for (int i = 0; i < 4000 && !client->eof; i++) {
+        client_call(client, &bad);
+        while (client_read(client, 0)) {
+        }
+    }
+    client_wait_end(client);
+    assert_int_equal(echo_counters(echo).glitches_too_many, 1);
     client_close(client);
 }
 
@@ -644,6 +698,8 @@ int main(void)
         SERVER_TEST(too_many_pings_end_the_connection_with_the_agreed_words),
         SERVER_TEST(rapid_resets_end_the_connection),
         SERVER_TEST(headers_over_the_limit_are_refused_and_the_next_call_works),
+        SERVER_TEST(floods_of_frames_that_cost_only_us_end_the_connection),
+        SERVER_TEST(resets_caused_on_purpose_end_the_connection),
         SERVER_TEST(drain_lets_calls_finish),
         SERVER_TEST(drain_that_takes_too_long_answers_unavailable),
         SERVER_TEST(destroy_closes_what_is_open),
