@@ -54,26 +54,26 @@ static struct place *place_of(const struct feed *feed, uint64_t sequence)
     return &feed->places[sequence % feed->config.ahead];
 }
 
-bool feed_claim(struct feed *feed, uint64_t *ret_sequence, struct vector **ret_rows)
+int feed_claim(struct feed *feed, uint64_t *ret_sequence, struct vector **ret_rows)
 {
     for (uint32_t i = 0; i < feed->config.ahead; i++) {
         uint64_t sequence = feed->oldest + i;
         struct place *place = place_of(feed, sequence);
         if (sequence >= feed->config.end) {
-            return false;
+            return 0;
         }
         if (place->sequence == sequence) {
             continue;
         }
         *ret_rows = vector_take(feed->pool);
         if (*ret_rows == NULL) {
-            return false; /* no memory now: asked again when a place becomes free */
+            return -1;
         }
         place->sequence = sequence;
         *ret_sequence = sequence;
-        return true;
+        return 1;
     }
-    return false;
+    return 0;
 }
 
 int feed_read(const struct feed *feed, uint64_t sequence, struct vector *rows, struct error *error)

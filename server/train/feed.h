@@ -25,8 +25,9 @@ struct feed_config {
 struct feed *feed_create(const struct feed_config *config); /* NULL: no memory */
 void feed_destroy(struct feed *feed);                       /* NULL is fine */
 
-/* A loader's work: claim a number, read it without the lock, hand it in. False: nothing to do. */
-bool feed_claim(struct feed *feed, uint64_t *ret_sequence, struct vector **ret_rows);
+/* A loader's work: claim a number, read it without the lock, hand it in. 1, or 0: nothing
+ * to do, or -1: no memory. */
+int feed_claim(struct feed *feed, uint64_t *ret_sequence, struct vector **ret_rows);
 int feed_read(const struct feed *feed, uint64_t sequence, struct vector *rows, struct error *error);
 void feed_fill(struct feed *feed, uint64_t sequence, struct vector *rows);
 

@@ -251,6 +251,7 @@ static enum job_pull pull_locked(struct train_job *job, uint32_t device, struct 
     if (job->shared.state != JOB_TRAINING) {
         return JOB_PULL_LEAVE;
     }
+    step_include(job->shared.step, job->shared.held);
     pulled = step_pull(job->shared.step, device, ret_task);
     if (pulled == STEP_WAIT && job->shared.held != DEVICE_BIT(device)) {
         standing_find(job, &standing, &long_standing);

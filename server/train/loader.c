@@ -25,6 +25,26 @@ static void claim_work(struct train_job *job, uint64_t sequence, struct vector *
     (void)pthread_mutex_lock(&job->lock);
 }
 
+/* Under the lock. False: nothing to do now. */
+static bool loader_work(struct train_job *job, uint32_t device)
+{
+    uint64_t sequence;
+    struct vector *rows;
+    int claimed;
+    if (job->shared.state != JOB_TRAINING || (job->shared.held >> device & 1) == 0) {
+        return false;
+    }
+    claimed = feed_claim(job->shared.feed, &sequence, &rows);
+    if (claimed > 0) {
+        claim_work(job, sequence, rows);
+    } else if (claimed < 0) {
+        (void)pthread_mutex_unlock(&job->lock);
+        job_fail(job, "no memory for the rows of a micro-batch; lower micro_batch");
+        (void)pthread_mutex_lock(&job->lock);
+    }
+    return claimed != 0;
+}
+
 static void *loader_main(void *arg)
 {
     struct loader loader = *(struct loader *)arg;
@@ -32,12 +52,7 @@ static void *loader_main(void *arg)
     free(arg);
     (void)pthread_mutex_lock(&job->lock);
     while (!job->shared.closing) {
-        uint64_t sequence;
-        struct vector *rows;
-        if (job->shared.state == JOB_TRAINING && (job->shared.held >> loader.device & 1) != 0 &&
-            feed_claim(job->shared.feed, &sequence, &rows)) {
-            claim_work(job, sequence, rows);
-        } else {
+        if (!loader_work(job, loader.device)) {
             (void)pthread_cond_wait(&job->feed_changed, &job->lock);
         }
     }

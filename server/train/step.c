@@ -212,6 +212,13 @@ static enum step_pull chunk_pull(struct step *step, struct task *task)
     return STEP_PULLED;
 }
 
+void step_include(struct step *step, uint64_t devices)
+{
+    if ((devices & ~step->apply_excluded) == 0) {
+        step->apply_excluded = 0;
+    }
+}
+
 enum step_pull step_pull(struct step *step, uint32_t device, struct task *ret_task)
 {
     enum step_pull result = STEP_WAIT;

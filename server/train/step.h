@@ -65,6 +65,9 @@ enum step_pull {
     STEP_MEMORY, /* a vector could not be had */
 };
 enum step_pull step_pull(struct step *step, uint32_t device, struct task *ret_task);
+/* `devices` are all that the job has now. A device that stood still too long inside a range is kept
+ * away from the rest of that step's ranges, but where that goes for all of them, for none. */
+void step_include(struct step *step, uint64_t devices);
 /* For a device that found nothing: a piece of one that stands still. `standing` and `long_standing`
  * are masks of devices: a micro-batch is worked on by both at once, other pieces are taken away
  * only from the long standing. */
