@@ -133,10 +133,12 @@ void call_deadline_arm(struct grpc_call *call);
 /* A handler's finish has reached the network thread. */
 void call_finished(struct grpc_call *call);
 
-/* request.c */
+/* headers.c */
 int request_header(struct grpc_call *call, const char *name, size_t name_length, const char *value,
                    size_t value_length);
 void request_headers_done(struct grpc_call *call);
+
+/* request.c */
 void request_data(struct grpc_call *call, const unsigned char *data, size_t length);
 void request_end(struct grpc_call *call);
 void request_run(struct grpc_call *call);

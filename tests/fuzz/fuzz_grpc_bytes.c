@@ -146,14 +146,10 @@ static void call_submit(nghttp2_session *session, struct body *body)
     const nghttp2_nv all[] = {
 #define NV(name, value)                                                                            \
     {(uint8_t *)(uintptr_t)(name), (uint8_t *)(uintptr_t)(value), strlen(name), strlen(value), 0}
-        NV(":method", "POST"),
-        NV(":scheme", "http"),
-        NV(":path", paths[kind]),
-        NV(":authority", "f"),
-        NV("te", "trailers"),
-        NV("content-type", "application/grpc"),
-        NV("grpc-encoding", encoding),
-        NV("x-value", "some text of a service's own"),
+        NV(":method", "POST"),         NV(":scheme", "http"),
+        NV(":path", paths[kind]),      NV(":authority", "f"),
+        NV("te", "trailers"),          NV("content-type", "application/grpc"),
+        NV("grpc-encoding", encoding), NV("x-value", "some text of a service's own"),
         NV("grpc-timeout", timeout),
 #undef NV
     };
