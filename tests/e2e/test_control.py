@@ -226,18 +226,21 @@ def test_watch_refuses_a_revision_of_another_run(start):
 
 @pytest.mark.threads
 def test_many_watchers_come_and_go(server):
+    control, done = server.control(), []
+
     def follow():
         for _ in range(5):
-            stream = server.control().Watch(messages().WatchRequest(interval_ms=100), timeout=30)
+            stream = control.Watch(messages().WatchRequest(interval_ms=100), timeout=30)
             take_until(stream, synced)
-            next(stream)
             stream.cancel()
+        done.append(True)
     threads = [threading.Thread(target=follow) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60 * harness.SLOWER)
         assert not thread.is_alive()
+    assert len(done) == len(threads)
 
 
 # ---- the process --------------------------------------------------------------------------------
