@@ -9,6 +9,8 @@
 #include "server/base/clock.h"
 
 #define STRIP_SLOTS_KEPT 4096
+#define MAINLY_SERVING 60 /* percent of the time that serving and training share */
+#define MAINLY_TRAINING 20
 #define SHARE_LITTLE 5 /* of 255: below 2 % of the time it does not show */
 
 /* ---- fetching
@@ -139,7 +141,8 @@ char view_strip_character(unsigned serving, unsigned training, unsigned handover
         return '/';
     }
     if (serving > SHARE_LITTLE && training > SHARE_LITTLE) {
-        return serving >= training * 4 ? '#' : '+';
+        unsigned percent = serving * 100 / (serving + training);
+        return percent >= MAINLY_SERVING ? '#' : percent <= MAINLY_TRAINING ? '-' : '+';
     }
     if (serving > SHARE_LITTLE) {
         return '#';

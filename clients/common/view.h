@@ -1,7 +1,7 @@
 /* view.h: what a server is doing now, fetched in a few calls and drawn as text: `tidepool top`,
  * `tidepool status` and the live view of `make run`.
  * Strips:  one character for each piece of time, so that they read without colour:
- *          '#' serving, '+' serving and training in turns, '-' training, '/' hand-over, 'x' failed,
+ *          '#' mainly serving, '+' both in turns, '-' mainly training, '/' hand-over, 'x' failed,
  *          '.' idle.
  * Owner:   a snapshot owns its messages until view_release.
  * Thread:  one at a time. */

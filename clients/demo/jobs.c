@@ -25,8 +25,8 @@ static const struct {
 } plans[] = {
     [DEMO_SMALL] = {"digits", "models", "digits", 128, 256, 32, 400, 1},
     [DEMO_WIDE] = {"digits-wide", "models", "digits-wide", 1024, 256, 32, 0, 2},
-    [DEMO_AGAIN] = {"digits-wide-again", "again", "digits-wide", 1024, 256, 32, 0, 2},
-    [DEMO_LONG] = {"digits-wide-long", NULL, NULL, 1024, 256, 32, 100000000, 3},
+    [DEMO_AGAIN] = {"again", "again", "digits-wide", 1024, 256, 32, 0, 2},
+    [DEMO_LONG] = {"long", NULL, NULL, 1024, 256, 32, 100000000, 3},
 };
 
 static json_t *spec_make(const struct demo_server *server, enum demo_job kind, uint64_t steps)

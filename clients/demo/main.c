@@ -12,7 +12,7 @@
 #include "server/base/clock.h"
 
 #define CALL_NS (10 * NS_PER_S)
-#define COST_MS 4.0            /* of one request on one device */
+#define COST_MS 3.6            /* of one request on one device */
 #define UNDISTURBED_S 4.0      /* how long the compared run takes without load */
 #define SECONDS_IN_A_PIPE 30.0 /* where nobody can press q */
 

@@ -12,8 +12,8 @@
 void waves_init(struct waves *waves, double capacity, uint64_t length_ns)
 {
     waves->low = 0.15 * capacity;
-    waves->high = 1.25 * capacity;
-    waves->burst = 1.45 * capacity;
+    waves->high = 1.15 * capacity;
+    waves->burst = 1.4 * capacity;
     waves->length_ns = length_ns;
     waves->random = 1;
     waves->offset_ns = 0;
