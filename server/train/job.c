@@ -191,11 +191,10 @@ static void loss_check(struct train_job *job, const struct task *task, struct ne
         return;
     }
     (void)snprintf(text, sizeof(text),
-                   "the loss is %s at step %llu; training stopped and the checkpoint of step %llu "
-                   "is kept; lower optimizer.learning_rate or look for such values in the data",
+                   "the loss is %s at step %llu; training stopped, the newest checkpoint is kept; "
+                   "lower optimizer.learning_rate or look for such values in the data",
                    isnan(task->sums.loss) ? "not a number" : "infinite",
-                   (unsigned long long)task->step + 1,
-                   (unsigned long long)atomic_load(&job->figures.checkpointed_step));
+                   (unsigned long long)task->step + 1);
     fail_locked(job, text, news);
 }
 

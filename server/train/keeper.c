@@ -55,10 +55,9 @@ static int state_write(struct train_job *job, const struct vector *state, uint64
     (void)snprintf(head.blas_core, sizeof(head.blas_core), "%s", blas_core());
     if (!state_is_finite(state->data, head.floats)) {
         (void)snprintf(text, sizeof(text),
-                       "the weights are not finite after step %llu; training stopped and the "
-                       "checkpoint of step %llu is kept; lower optimizer.learning_rate",
-                       (unsigned long long)number,
-                       (unsigned long long)atomic_load(&job->figures.checkpointed_step));
+                       "the weights are not finite after step %llu; training stopped, the newest "
+                       "checkpoint is kept; lower optimizer.learning_rate",
+                       (unsigned long long)number);
         job_fail(job, text);
         return -1;
     }
