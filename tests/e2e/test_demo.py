@@ -47,7 +47,7 @@ def processes_of(build):
 
 
 def test_it_ends_by_itself_and_proves_what_it_says(build):
-    done = run(build, "--seconds", "10")
+    done = run(build, "--seconds", "6")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     with open(build / "run.json", encoding="utf-8") as file:
         figures = json.load(file)
