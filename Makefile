@@ -184,7 +184,7 @@ check-fuzz: $(FUZZ_TESTS:%.c=$(OUT)/%)
 # run [SECONDS=30]: serves and trains real data on this machine's cores; without SECONDS until q.
 # A second make builds, because the first has read its libraries before deps installed them.
 run: deps
-	@$(MAKE) --no-print-directory -j$$(nproc) all $(OUT)/tidepool-demo $(OUT)/demo/digits.npy
+	@$(MAKE) -s --no-print-directory -j$$(nproc) all $(OUT)/tidepool-demo $(OUT)/demo/digits.npy
 	@$(OUT)/tidepool-demo --build $(OUT) --config config/demo.json $(if $(SECONDS),--seconds $(SECONDS))
 
 $(OUT)/demo/digits.npy: config/demo/prepare.py
