@@ -329,7 +329,7 @@ out:
 
 static const struct command commands[] = {
     {"endpoints", "", "models that clients can call", 0, 0, 0, endpoints_run},
-    {"serve", "MODEL", "serve an .onnx file, a folder, or a name of the repository", 1, 1,
+    {"serve", "MODEL", "serve an .onnx file, or a model of the repository by its name", 1, 1,
      OPTION_SERVE | OPTION_NO_WAIT, serve_run},
     {"unserve", "ENDPOINT", "finish its requests, then stop serving it", 1, 1, 0, unserve_run},
     {"infer", "ENDPOINT [FILE]", "one request: KServe v2 JSON in (or stdin), JSON out", 1, 2,
