@@ -291,11 +291,6 @@ bool grpc_client_connected(const struct grpc_client *client)
     return client->connected && !client->lost;
 }
 
-size_t grpc_client_calls_open(const struct grpc_client *client)
-{
-    return client->calls_open;
-}
-
 int grpc_client_start(struct grpc_client *client, const char *path, const void *body,
                       size_t body_length, uint64_t deadline_ns,
                       const struct grpc_client_handler *handler, void *context, int32_t *ret_call,

@@ -90,12 +90,3 @@ double histogram_mean(const struct histogram *histogram)
 {
     return histogram->count == 0 ? 0 : histogram->sum / (double)histogram->count;
 }
-
-uint64_t histogram_count_above(const struct histogram *histogram, uint64_t limit)
-{
-    uint64_t above = 0;
-    for (size_t i = bucket_of(limit) + 1; i < HISTOGRAM_BUCKETS; i++) {
-        above += histogram->buckets[i];
-    }
-    return above;
-}

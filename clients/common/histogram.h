@@ -26,8 +26,6 @@ void histogram_add(struct histogram *histogram, const struct histogram *other);
  * nothing was recorded. */
 uint64_t histogram_quantile(const struct histogram *histogram, double quantile);
 double histogram_mean(const struct histogram *histogram); /* 0 when nothing was recorded */
-/* Values above the limit; the bucket that the limit lies in counts as not above. */
-uint64_t histogram_count_above(const struct histogram *histogram, uint64_t limit);
 
 /* The bounds of a bucket: lowest <= value <= highest. For output of the whole distribution. */
 void histogram_bucket_bounds(size_t bucket, uint64_t *ret_lowest, uint64_t *ret_highest);

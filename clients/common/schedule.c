@@ -162,18 +162,6 @@ bool schedule_next(struct schedule *schedule, uint64_t *ret_offset_ns)
     return false;
 }
 
-uint64_t schedule_length_ns(const struct schedule *schedule)
-{
-    if (schedule->segments == NULL) {
-        return schedule->arrival_count == 0 ? 0 : schedule->arrivals[schedule->arrival_count - 1];
-    }
-    double seconds = 0;
-    for (size_t i = 0; i < schedule->segment_count; i++) {
-        seconds += schedule->segments[i].seconds;
-    }
-    return seconds >= 1e10 ? UINT64_MAX : (uint64_t)(seconds * 1e9);
-}
-
 /* ---- replay --------------------------------------------------------------------------------- */
 
 /* The position of a column in a header line, or -1. */

@@ -40,6 +40,5 @@ void schedule_destroy(struct schedule *schedule); /* NULL is fine */
 
 /* False at the end; nothing is written then. */
 bool schedule_next(struct schedule *schedule, uint64_t *ret_offset_ns);
-uint64_t schedule_length_ns(const struct schedule *schedule); /* UINT64_MAX: without end */
 
 #endif

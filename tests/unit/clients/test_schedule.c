@@ -36,7 +36,6 @@ static void steps_send_at_their_rates_and_keep_silence(void **state)
     struct schedule *schedule = NULL;
     assert_int_equal(schedule_create_steps(SCHEDULE_EVEN, "0:5,100:2,0:1,10:1", 1, &schedule, NULL),
                      0);
-    assert_int_equal(schedule_length_ns(schedule), 9000000000u);
     uint64_t offset = 0, before = 0;
     unsigned count = 0;
     while (schedule_next(schedule, &offset)) {
