@@ -8,6 +8,12 @@ from figures import figure, pooled
 from kserve import identity_request, statistics, stub
 
 
+def settled_slices(server):
+    """The device's count of slices, once the control thread has taken its newest sample."""
+    time.sleep(0.25)
+    return server.list_devices()[0].slices
+
+
 def handover(place, rounds, quick):
     """Sequential requests at random times; the server's own statistics tell each one's time in
     the queue (arrival to start of the batch), and `slices` whether training was interrupted."""
@@ -19,18 +25,16 @@ def handover(place, rounds, quick):
     order = random.Random(3)
     samples, shares = [], []
     for _ in range(rounds):
-        waits, inside = [], 0
+        waits, slices = [], settled_slices(server)
         for _ in range(10 if quick else 80):
             time.sleep(order.uniform(0.005, 0.045))
-            slices = server.list_devices()[0].slices
             before = statistics(server, "identity_fp32").inference_stats.queue
             calls.ModelInfer(identity_request(), timeout=10)
             after = statistics(server, "identity_fp32").inference_stats.queue
             assert after.count == before.count + 1
             waits.append((after.ns - before.ns) / 1e6)
-            inside += server.list_devices()[0].slices - slices
         samples.append(waits)
-        shares.append(inside / len(waits))
+        shares.append((settled_slices(server) - slices) / len(waits))
     how = "%d requests one by one at random times in each round, time in the queue from " \
           "ModelStatistics; the quantile of all of them" % len(samples[0])
     return [pooled("handover_yield_p50_ms", samples, 0.5, how),
