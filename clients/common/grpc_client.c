@@ -331,6 +331,11 @@ int grpc_client_start(struct grpc_client *client, const char *path, const void *
     return 0;
 }
 
+size_t grpc_client_calls_open(const struct grpc_client *client)
+{
+    return client->calls_open;
+}
+
 void grpc_client_cancel(struct grpc_client *client, int32_t id)
 {
     for (struct client_call *call = client->calls_tail; call != NULL; call = call->previous) {

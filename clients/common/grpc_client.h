@@ -51,6 +51,7 @@ uint64_t grpc_client_deadline_ns(const struct grpc_client *client);
  * is gone (the reason in `error`), all calls have been ended; only destroy is left to do. */
 int grpc_client_process(struct grpc_client *client, uint64_t now_ns, struct error *error);
 bool grpc_client_connected(const struct grpc_client *client);
+size_t grpc_client_calls_open(const struct grpc_client *client);
 
 /* Starts a call of `path` ("/package.Service/Method"). `path` and `body` (the encoded message,
  * without its prefix) stay valid until on_end. `deadline_ns` of clock_now_ns, UINT64_MAX: none.

@@ -22,12 +22,14 @@ void call_link(struct grpc_client *client, struct client_call *call)
     call->next = before == NULL ? client->calls_head : before->next;
     *(call->previous == NULL ? &client->calls_head : &call->previous->next) = call;
     *(call->next == NULL ? &client->calls_tail : &call->next->previous) = call;
+    client->calls_open++;
 }
 
 void call_unlink(struct grpc_client *client, struct client_call *call)
 {
     *(call->previous == NULL ? &client->calls_head : &call->previous->next) = call->next;
     *(call->next == NULL ? &client->calls_tail : &call->next->previous) = call->previous;
+    client->calls_open--;
 }
 
 struct client_call *call_create(struct grpc_client *client)

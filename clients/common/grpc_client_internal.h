@@ -41,6 +41,7 @@ struct grpc_client {
     unsigned char *output;
     size_t output_start, output_length, output_capacity;
     struct client_call *calls_head, *calls_tail, *calls_idle;
+    size_t calls_open;
 };
 
 /* ---- grpc_client_call.c: calls and what nghttp2 tells about them ---------------------------- */
