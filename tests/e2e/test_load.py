@@ -57,7 +57,7 @@ def test_a_trace_is_replayed_at_its_speed(server, tmp_path):
 
 @pytest.fixture(name="slow")
 def fixture_slow(single, tmp_path):
-    """A request that takes the one device 20 ms or more, written as a file."""
+    """A request that takes the one device 30 ms or more, written as a file."""
     path = tmp_path / "input.json"
     rounds = 64
 
@@ -66,15 +66,15 @@ def fixture_slow(single, tmp_path):
                                                 "shape": [1, 1], "data": [count]}]}))
     while True:
         write(rounds)
-        report = load(single, "--endpoint", "loop", "--input", str(path), "--rate", "10",
-                      "--seconds", "0.5")
-        if report["latency_ms"]["min"] >= 20:
+        report = load(single, "--endpoint", "loop", "--input", str(path), "--rate", "20",
+                      "--seconds", "1")
+        if report["latency_ms"]["min"] >= 30:
             return str(path)
         rounds *= 2
 
 
 def test_waiting_counts_from_the_meant_time(single, slow):
-    """One device that takes 20 ms or more a request is asked 1,600 times a second, by batches of at
+    """One device that takes 30 ms or more a request is asked 1,600 times a second, by batches of at
     most 4: the queue grows, and so does what is reported, although each run takes the same time."""
     report = load(single, "--endpoint", "loop", "--input", slow, "--rate", "1600",
                   "--seconds", "0.5")
