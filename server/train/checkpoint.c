@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "server/train/checksum.h"
+#include "server/train/file.h"
 
 #define MAGIC "TIDEPOOL"
 #define VERSION 1u
@@ -112,16 +113,6 @@ static int stream_write(struct stream *stream, const void *data, size_t length)
     return 0;
 }
 
-static int directory_sync(const char *directory)
-{
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int result = fd >= 0 ? fsync(fd) : -1;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return result;
-}
-
 static int file_write(const char *path, const struct checkpoint_head *head, const float *state,
                       struct error *error)
 {
@@ -178,12 +169,15 @@ int checkpoint_write(const char *directory, const struct checkpoint_head *head, 
     full.version = VERSION;
     full.head_bytes = sizeof(full);
     full.head_checksum = checksum_add(0, &full, offsetof(struct checkpoint_head, head_checksum));
-    if (mkdir(directory, 0700) < 0 && errno != EEXIST) {
-        return error_set_errno(error, errno, "create '%s'", directory);
+    result = directory_make(directory, 0700, error);
+    if (result == 0) {
+        result = file_write(temporary, &full, state, error);
     }
-    result = file_write(temporary, &full, state, error);
-    if (result == 0 && (rename(temporary, path) < 0 || directory_sync(directory) < 0)) {
+    if (result == 0 && rename(temporary, path) < 0) {
         result = error_set_errno(error, errno, "put '%s' in its place", path);
+    }
+    if (result == 0) {
+        result = directory_sync(directory, error);
     }
     if (result < 0) {
         (void)unlink(temporary);

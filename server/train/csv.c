@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
+
+#include "server/train/file.h"
 
 #define LINE_BYTES_MAX (64 * 1024 * 1024)
 
@@ -79,6 +81,12 @@ static int label_find(struct reader *reader, const char *header, struct error *e
         reader->label_at = column;
     }
     free(copy);
+    if (found && reader->label_at > reader->inputs) { /* such a row would be too long */
+        return error_set(error, ERROR_INVALID_ARGUMENT,
+                         "'%s': '%.100s' is column %u; the model's %u inputs and the label are %u",
+                         reader->path, reader->label_column, reader->label_at + 1, reader->inputs,
+                         reader->inputs + 1);
+    }
     if (!found &&
         !label_number_parse(reader->label_column, reader->inputs + 1, &reader->label_at)) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
@@ -198,17 +206,17 @@ int csv_read(const char *path, const char *label_column, uint32_t inputs, uint32
 {
     struct reader reader = {
         .path = path, .label_column = label_column, .inputs = inputs, .classes = classes};
-    struct stat status;
-    int result;
-    FILE *file = NULL;
-    if (stat(path, &status) < 0 || (file = fopen(path, "re")) == NULL) {
-        return error_set_errno(error, errno, "open '%s'", path);
+    int fd = file_open(path, error);
+    int result = fd < 0 ? fd : 0;
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (result == 0 && file == NULL) {
+        (void)close(fd);
+        result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "'%s': no memory", path);
     }
-    if (!S_ISREG(status.st_mode)) {
-        result = error_set(error, ERROR_INVALID_ARGUMENT, "'%s': is not a regular file", path);
-    } else {
-        result = lines_read(&reader, file, error);
+    if (result < 0) {
+        return result;
     }
+    result = lines_read(&reader, file, error);
     (void)fclose(file);
     if (result < 0) {
         csv_free(&reader.table);

@@ -1,11 +1,12 @@
 #include "server/train/dataset.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "models/native/random.h"
 #include "server/train/csv.h"
+#include "server/train/file.h"
 #include "server/train/npy.h"
 #include "server/train/order.h"
 
@@ -76,11 +77,11 @@ int dataset_check(const struct data_specification *data, uint32_t inputs, struct
     int result = 0;
     for (size_t i = 0; result == 0 && i < data->path_count; i++) {
         if (!is_npy(data->paths[i])) { /* .csv: the reader checks line by line while it loads */
-            FILE *file = fopen(data->paths[i], "re");
-            if (file == NULL) {
-                return error_set_errno(error, errno, "open '%s'", data->paths[i]);
+            int fd = file_open(data->paths[i], error);
+            if (fd < 0) {
+                return fd;
             }
-            (void)fclose(file);
+            (void)close(fd);
             continue;
         }
         result = features_open(data->paths[i], inputs, &npy, error);
@@ -163,8 +164,10 @@ static int labels_collect(struct dataset *dataset, const char *path, struct erro
     }
     for (size_t i = 0; i < dataset->part_count; i++) {
         struct part *part = &dataset->parts[i];
-        memcpy(dataset->labels + part->first, part->table.labels,
-               part->rows * sizeof(*dataset->labels));
+        if (part->rows > 0) {
+            memcpy(dataset->labels + part->first, part->table.labels,
+                   part->rows * sizeof(*dataset->labels));
+        }
     }
     return 0;
 }

@@ -3,36 +3,14 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "models/native/mlp_onnx.h"
-
-static int directory_make(const char *path, struct error *error)
-{
-    if (mkdir(path, 0755) < 0 && errno != EEXIST) {
-        return error_set_errno(error, errno, "create '%s'", path);
-    }
-    return 0;
-}
-
-static int directory_sync(const char *path, struct error *error)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int result = 0;
-    if (fd < 0 || fsync(fd) < 0) {
-        result = error_set_errno(error, errno, "sync '%s'", path);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return result;
-}
+#include "server/train/file.h"
 
 /* One more than the highest version that is there. */
 static long long version_next(const char *directory)
@@ -75,7 +53,7 @@ static int model_write(const struct specification *specification, const float *p
 {
     struct mlp_onnx_options options = {.input_scale = (float)specification->data.scale,
                                        .softmax = specification->export.softmax};
-    int result = directory_make(directory, error);
+    int result = directory_make(directory, 0755, error);
     if (result == 0 && snprintf(ret_path, size, "%s/model.onnx", directory) >= (int)size) {
         result = error_set(error, ERROR_INVALID_ARGUMENT, "'%.200s…': path is too long", directory);
     }
@@ -96,9 +74,9 @@ int export_write(const struct specification *specification, const float *paramet
         (int)sizeof(model)) {
         return error_set(error, ERROR_INVALID_ARGUMENT, "job.export.repository: path is too long");
     }
-    result = directory_make(export->repository, error);
+    result = directory_make(export->repository, 0755, error);
     if (result == 0) {
-        result = directory_make(model, error);
+        result = directory_make(model, 0755, error);
     }
     if (result == 0 && export->config != NULL) {
         result = config_write(export->config, model, error);

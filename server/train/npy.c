@@ -2,7 +2,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "server/train/file.h"
 
 #define HEADER_BYTES_MAX 65536u
 #define DIMENSIONS_MAX 8
@@ -246,15 +247,10 @@ static int header_read(struct npy *npy, struct error *error)
 
 int npy_open(const char *path, struct npy *ret_npy, struct error *error)
 {
-    struct npy npy = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), .path = strdup(path)};
-    struct stat status;
-    int result = 0;
-    if (npy.fd < 0) {
-        result = error_set_errno(error, errno, "open '%s'", path);
-    } else if (npy.path == NULL) {
+    struct npy npy = {.fd = file_open(path, error), .path = strdup(path)};
+    int result = npy.fd < 0 ? npy.fd : 0;
+    if (result == 0 && npy.path == NULL) {
         result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "'%s': no memory", path);
-    } else if (fstat(npy.fd, &status) < 0 || !S_ISREG(status.st_mode)) {
-        result = error_set(error, ERROR_INVALID_ARGUMENT, "'%s': is not a regular file", path);
     }
     if (result == 0) {
         result = header_read(&npy, error);

@@ -1,24 +1,15 @@
 #include "server/train/trainer.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "models/native/blas.h"
 #include "server/base/clock.h"
+#include "server/train/file.h"
 #include "server/train/trainer_internal.h"
 
 /* ---- the trainer ---- */
-
-static int directory_make(const char *path, struct error *error)
-{
-    if (mkdir(path, 0700) < 0 && errno != EEXIST) {
-        return error_set_errno(error, errno, "create '%s'", path);
-    }
-    return 0;
-}
 
 static int workers_start(struct trainer *trainer, struct error *error)
 {
@@ -48,8 +39,8 @@ struct trainer *trainer_create(struct device_set *devices, const char *state_dir
     if (snprintf(trainer->state_directory, sizeof(trainer->state_directory), "%s/jobs",
                  state_directory) >= (int)sizeof(trainer->state_directory)) {
         (void)error_set(error, ERROR_INVALID_ARGUMENT, "the state directory's path is too long");
-    } else if (directory_make(state_directory, &why) == 0 &&
-               directory_make(trainer->state_directory, &why) == 0 &&
+    } else if (directory_make(state_directory, 0700, &why) == 0 &&
+               directory_make(trainer->state_directory, 0700, &why) == 0 &&
                workers_start(trainer, &why) == 0) {
         return trainer;
     } else {

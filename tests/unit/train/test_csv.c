@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/train/csv.h"
@@ -117,6 +118,34 @@ static void wrong_fields_are_named_by_line_and_column(void **state)
     expect_refused("1,2,0\n", "7", "has no column '7'");
 }
 
+/* The header names more columns than the rows have: no row may be taken for one. */
+static void label_beyond_the_models_columns_is_refused(void **state)
+{
+    enum { ROWS = 1024 }; /* the reader's first room, to the last row */
+    char *text = malloc(ROWS * 8 + 32);
+    size_t length = (size_t)sprintf(text, "a,b,c,d,y\n");
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        length += (size_t)sprintf(text + length, "1,2,0\n");
+    }
+    expect_refused(text, "y", "'y' is column 5; the model's 2 inputs and the label are 3");
+    free(text);
+}
+
+/* Opening a pipe for reading waits for a writer, which never comes. */
+static void pipe_is_refused_at_once(void **state)
+{
+    struct csv_table table = {0};
+    struct error error = {0};
+    (void)state;
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    (void)alarm(20);
+    assert_int_equal(csv_read(path, "2", 2, 3, &table, &error), -(int)ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.text, "is not a regular file"));
+    (void)alarm(0);
+}
+
 static void file_with_a_nul_byte_is_refused(void **state)
 {
     struct csv_table table = {0};
@@ -136,6 +165,8 @@ int main(void)
         TEST(many_rows_are_read),
         TEST(wrong_fields_are_named_by_line_and_column),
         TEST(file_with_a_nul_byte_is_refused),
+        TEST(label_beyond_the_models_columns_is_refused),
+        TEST(pipe_is_refused_at_once),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,6 +131,42 @@ static void data_that_does_not_fit_the_model_is_refused(void **state)
         "is not a whole number from 0 to 2");
 }
 
+/* The control thread checks the files: it must not wait for a pipe's writer. */
+static void pipe_as_data_is_refused_at_once(void **state)
+{
+    struct fixture *f = *state;
+    char path[256];
+    (void)snprintf(path, sizeof(path), "%s/pipe.csv", f->directory);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    (void)alarm(20);
+    job_expect_refused(f,
+                       fixture_specification(f, "{'model': {'layers': [16, 4]}, 'batch': 8, "
+                                                "'steps': 1, 'data': {'path': '@/pipe.csv', "
+                                                "'label_column': 'y'}}"),
+                       "/pipe.csv': is not a regular file");
+    (void)alarm(0);
+}
+
+static void file_of_a_header_alone_adds_no_rows(void **state)
+{
+    struct fixture *fixture = *state;
+    char path[256];
+    FILE *file;
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%d.csv", fixture->directory, i);
+        file = fopen(path, "w");
+        (void)fputs(i == 0 ? "a,y\n" : "a,y\n1,0\n2,1\n", file);
+        assert_int_equal(fclose(file), 0);
+    }
+    fixture_job_start(fixture, "header",
+                      fixture_specification(
+                          fixture, "{'model': {'layers': [1, 2]}, 'batch': 2, 'steps': 3, 'data': "
+                                   "{'path': ['@/0.csv', '@/1.csv'], 'label_column': 'y'}}"));
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    trainer_job_destroy(fixture->job);
+}
+
 /* ---- NaN ---- */
 
 /* Puts a NaN into the row that is the first one of this step. */
@@ -537,6 +573,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(wrong_specifications_are_refused_by_name),
         TEST(data_that_does_not_fit_the_model_is_refused),
+        TEST(pipe_as_data_is_refused_at_once),
+        TEST(file_of_a_header_alone_adds_no_rows),
         TEST(job_whose_loss_is_no_number_stops_and_keeps_its_checkpoint),
         TEST(job_with_a_huge_learning_rate_fails_and_says_so),
         TEST(checkpoint_without_space_warns_and_is_tried_again),
