@@ -25,6 +25,7 @@ class Closed:
     """tests/bench/closed, kept running between rounds."""
 
     def __init__(self, server, model, rows, width, in_flight, core):
+        self.requests = 0  # answered so far
         self.process = subprocess.Popen(
             [os.path.join(harness.BUILD, "tests/bench/closed"), server.address,
              body_file(server, model, rows, width), str(in_flight)], stdin=subprocess.PIPE,
@@ -37,6 +38,7 @@ class Closed:
         done, failed, wall_ns = (int(x) for x in self.process.stdout.readline().split())
         if failed:
             raise RuntimeError("%d requests failed: %s" % (failed, self.process.stdout.readline()))
+        self.requests += done
         return done / (wall_ns / 1e9)
 
     def close(self):

@@ -5,7 +5,7 @@ import load
 import models
 import process
 import training
-from figures import figure
+from figures import figure, steadier
 
 
 def onnx_throughput(place, rounds, quick):
@@ -25,25 +25,36 @@ def onnx_throughput(place, rounds, quick):
         seconds = 0.2 if quick else 1.0
         client.run(0.2)
         direct.run(0.2)
-        values, used = [], []
+        by_clock, by_cpu, used = [], [], []
         for index in range(rounds):
             if index % 2 == 0:
-                rate, own = direct.run(seconds)
-                ours = client.run(seconds)
+                rate, cpu_ns = direct.run(seconds)
+                ours, our_cpu_ns = served(server, client, seconds)
             else:
-                ours = client.run(seconds)
-                rate, own = direct.run(seconds)
-            values.append(ours / rate)
-            used.append(1e3 / rate)
+                ours, our_cpu_ns = served(server, client, seconds)
+                rate, cpu_ns = direct.run(seconds)
+            by_clock.append(ours / rate)
+            by_cpu.append(cpu_ns / our_cpu_ns)
+            used.append(cpu_ns / 1e6)
         stats = process.kserve.statistics(server, "dense")
         assert process.kserve.batches(stats).get(batch, 0) > 0.99 * stats.execution_count
         client.close()
         direct.close()
         place.stop(server)
-        found.append(figure("onnx_throughput_vs_direct_" + name, values,
-                            "%g s each in turn, batches of %d rows of %.2f ms; 4 requests in "
-                            "flight" % (seconds, batch, sorted(used)[len(used) // 2])))
+        found.append(steadier(
+            "onnx_throughput_vs_direct_" + name, by_clock, by_cpu,
+            "%g s each in turn, batches of %d rows of %.2f ms; 4 requests in flight; " % (
+                seconds, batch, sorted(used)[len(used) // 2]), "batches per second",
+            "batches per CPU-second of all the server's threads and of the loop's"))
     return found
+
+
+def served(server, client, seconds):
+    """Requests per second, and CPU ns of the whole server for each."""
+    before = process.cpu_ns(server.process.pid)
+    done = client.requests
+    rate = client.run(seconds)
+    return rate, (process.cpu_ns(server.process.pid) - before) / (client.requests - done)
 
 
 onnx_throughput.figures = ["onnx_throughput_vs_direct_5ms", "onnx_throughput_vs_direct_200us"]

@@ -9,7 +9,7 @@ import jobs
 import load
 import models
 import process
-from figures import figure
+from figures import figure, steadier
 
 
 def write_data(folder, features, rows=2048, classes=10):
@@ -101,20 +101,30 @@ def beside_idle(place, rounds, quick):
     seconds = 0.5 if quick else 2
     request = harness.Stubs.control.ServeModelRequest(path=path, name="idle")
     stop = harness.Stubs.control.StopServingRequest(name="idle")
-    values = []
+    by_clock, by_cpu = [], []
     for _ in range(rounds):
-        alone = process.rate_of(lambda: micro_batches(server, job), seconds)
+        alone, alone_ns = trained(server, job, seconds)
         server.control().ServeModel(request, timeout=30)
         harness.wait_until(lambda: any(e.instances_ready for e in server.list_endpoints()), 30,
                            "the endpoint is ready")
         time.sleep(0.2)
-        beside = process.rate_of(lambda: micro_batches(server, job), seconds)
+        beside, beside_ns = trained(server, job, seconds)
         server.control().StopServing(stop, timeout=30)
         harness.wait_until(lambda: not server.list_endpoints(), 30, "the endpoint is gone")
-        values.append(beside / alone)
-    return [figure("train_beside_idle_endpoint_ratio", values,
-                   "%g s without, %g s with the endpoint; micro-batches of %.1f ms" % (
-                       seconds, seconds, took))]
+        by_clock.append(beside / alone)
+        by_cpu.append(alone_ns / beside_ns)
+    return [steadier("train_beside_idle_endpoint_ratio", by_clock, by_cpu,
+                     "%g s without, %g s with the endpoint; micro-batches of %.1f ms; " % (
+                         seconds, seconds, took), "micro-batches per second",
+                     "micro-batches per CPU-second of the server")]
+
+
+def trained(server, job, seconds):
+    """Micro-batches per second, and CPU ns of the whole server for each."""
+    done, before = micro_batches(server, job), process.cpu_ns(server.process.pid)
+    rate = process.rate_of(lambda: micro_batches(server, job), seconds)
+    used = process.cpu_ns(server.process.pid) - before
+    return rate, used / (micro_batches(server, job) - done)
 
 
 beside_idle.figures = ["train_beside_idle_endpoint_ratio"]
