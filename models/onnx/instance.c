@@ -43,6 +43,7 @@ int onnx_instance_over(struct model *model, struct ort_session *session,
     }
     instance->model = model;
     instance->session = session;
+    (void)pthread_mutex_init(&instance->abort_lock, NULL);
     instance->inputs = calloc(input_count + 1, sizeof(struct ort_value *));
     instance->outputs = calloc(output_count + 1, sizeof(struct ort_value *));
     instance->gathered = calloc(input_count + 1, sizeof(struct run_buffer));
@@ -96,6 +97,7 @@ void onnx_instance_destroy(struct instance *instance)
     free(instance->offsets.data);
     free(instance->inputs);
     free(instance->outputs);
+    (void)pthread_mutex_destroy(&instance->abort_lock);
     free(instance);
 }
 
@@ -113,25 +115,30 @@ uint64_t onnx_instance_bytes(const struct instance *instance)
 }
 
 /* Both options: which of the two a run uses is the serving thread's to know. They answer with a
- * status only for want of memory; the run then ends by itself. */
+ * status only for want of memory; the run then ends by itself. The lock keeps flag and options
+ * together: options that stayed set without it would end every later run. */
 void onnx_instance_abort(struct instance *instance)
 {
     const struct onnx_api *api = onnx_api();
+    (void)pthread_mutex_lock(&instance->abort_lock);
     atomic_store(&instance->aborted, true);
     (void)onnx_check(api->run_options_terminate(instance->run_options), ERROR_INTERNAL, NULL, NULL);
     (void)onnx_check(api->run_options_terminate(instance->trim_options), ERROR_INTERNAL, NULL,
                      NULL);
+    (void)pthread_mutex_unlock(&instance->abort_lock);
 }
 
 static void abort_clear(struct instance *instance)
 {
     const struct onnx_api *api = onnx_api();
+    (void)pthread_mutex_lock(&instance->abort_lock);
     if (atomic_exchange(&instance->aborted, false)) {
         (void)onnx_check(api->run_options_unset_terminate(instance->run_options), ERROR_INTERNAL,
                          NULL, NULL);
         (void)onnx_check(api->run_options_unset_terminate(instance->trim_options), ERROR_INTERNAL,
                          NULL, NULL);
     }
+    (void)pthread_mutex_unlock(&instance->abort_lock);
 }
 
 /* ---- a run -------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ struct instance {
     struct run_buffer *gathered; /* input_count: inputs of more than one request, joined */
     struct run_buffer *encoded;  /* output_count: BYTES outputs in wire form */
     struct run_buffer offsets;   /* of a BYTES output's elements */
+    pthread_mutex_t abort_lock;  /* the options' terminate marks, and the flag with them */
     _Atomic bool aborted;
 };
 

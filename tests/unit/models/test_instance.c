@@ -281,6 +281,32 @@ static void an_aborted_run_ends_and_the_next_is_fresh(void **state)
     kit_close(&kit);
 }
 
+/* Runs are shorter than a time slice: the abort of one is often just being made when the next
+ * begins. */
+static void no_abort_outlives_the_run_after_it(void **state)
+{
+    struct kit kit;
+    int64_t rounds = 1;
+    const struct tensor input = {
+        .datatype = DATATYPE_INT64, .rank = 2, .dims = {1, 1}, .data = &rounds, .bytes = 8};
+    struct tensor output;
+    struct error error = {0};
+    (void)state;
+    kit_open(&kit, "loop", 4, 1);
+    for (int i = 0; i < 20; i++) {
+        struct abort_plan plan = {.instance = kit.instance, .running = true};
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, abort_main, &plan), 0);
+        for (int k = 0; k < 1000; k++) {
+            (void)run(&kit, &input, 1, &output, &error); /* ended or not */
+        }
+        atomic_store(&plan.done, true);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(run(&kit, &input, 1, &output, &error), 0);
+    }
+    kit_close(&kit);
+}
+
 /* Before the library is opened: this thread, and a sanitizer's own, which comes with the first. */
 static unsigned threads_at_start;
 
@@ -536,6 +562,7 @@ int main(void)
         cmocka_unit_test(bad_values_are_the_requests_fault),
         cmocka_unit_test(missing_rows_are_the_models_fault),
         cmocka_unit_test(an_aborted_run_ends_and_the_next_is_fresh),
+        cmocka_unit_test(no_abort_outlives_the_run_after_it),
         cmocka_unit_test(all_threads_keep_to_the_devices_cores),
         cmocka_unit_test(affinities_are_written_in_the_librarys_grammar),
         cmocka_unit_test(instances_of_a_model_share_its_weights),
