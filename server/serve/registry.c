@@ -19,8 +19,9 @@ static uint32_t bucket_of(const char *name, size_t length)
 static struct endpoint **name_link(struct serve *serve, const char *name, size_t length)
 {
     struct endpoint **link = &serve->buckets[bucket_of(name, length)];
-    while (*link != NULL && (strncmp(endpoint_name(*link), name, length) != 0 ||
-                             endpoint_name(*link)[length] != '\0')) {
+    /* The name from outside may hold any byte, also a NUL. */
+    while (*link != NULL && (strlen(endpoint_name(*link)) != length ||
+                             memcmp(endpoint_name(*link), name, length) != 0)) {
         link = &(*link)->name_next;
     }
     return link;
