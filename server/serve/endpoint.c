@@ -235,7 +235,9 @@ static int request_admit(struct endpoint *endpoint, struct serve_request *reques
     if (state != ENDPOINT_READY && state != ENDPOINT_COLD) {
         return endpoint_unavailable(endpoint, error);
     }
+    /* What a failed device gave back may have filled it over the bound. */
     if (endpoint->queue.count >= config->queue_requests_max ||
+        endpoint->queue.bytes > config->queue_bytes_max ||
         request->bytes > config->queue_bytes_max - endpoint->queue.bytes) {
         return refuse_full(endpoint, request, error);
     }
@@ -285,6 +287,7 @@ int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, st
         request->shapes = request_shapes(request->inputs, endpoint->signature->input_count,
                                          endpoint->signature->batch_max > 0);
     }
+    (void)endpoint_hold(endpoint);
     (void)pthread_mutex_lock(&endpoint->lock);
     atomic_store_explicit(&endpoint->arrivals,
                           atomic_load_explicit(&endpoint->arrivals, memory_order_relaxed) + 1,
@@ -304,24 +307,21 @@ int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, st
     wake = endpoint->config->queue_delay_ns == 0 || length == 1 ||
            endpoint->queue.rows >= endpoint->batch_full;
     (void)pthread_mutex_unlock(&endpoint->lock);
-    /* From here on the request may be answered and gone. */
-    if (result < 0) {
-        if (expected_ns != 0) {
-            danger_check(endpoint, expected_ns, length, now_ns);
-        }
-        return result;
-    }
-    if (wake) {
+    /* From here on the request may be answered and gone, with its hold on the endpoint. */
+    if (result == 0 && wake) {
         endpoint_wake_later(endpoint, now_ns);
     }
-    if (expected_ns == UINT64_MAX) {
+    if (result == 0 && expected_ns == UINT64_MAX) {
         expiry_ns = expiry_ns < now_ns + COLD_WAIT_NS ? expiry_ns : now_ns + COLD_WAIT_NS;
     }
     if (expiry_ns != UINT64_MAX) {
         timer_at(endpoint->serve, expiry_ns);
     }
-    danger_check(endpoint, expected_ns, length, now_ns);
-    return 0;
+    if (expected_ns != 0) {
+        danger_check(endpoint, expected_ns, length, now_ns);
+    }
+    endpoint_release(endpoint);
+    return result;
 }
 
 /* ---- leaving the queue ------------------------------------------------------------------------
