@@ -8,7 +8,9 @@
 
 void timer_at(struct serve *serve, uint64_t at_ns)
 {
-    if (at_ns >= atomic_load_explicit(&serve->timer.next_ns, memory_order_relaxed)) {
+    /* In one order with the caller's request and the timer's look: one of the two sees the other.
+     */
+    if (at_ns >= atomic_load(&serve->timer.next_ns)) {
         return; /* it looks earlier, and then sees for itself */
     }
     (void)pthread_mutex_lock(&serve->timer.lock);

@@ -66,31 +66,54 @@ static void slot_add(struct worker *worker, struct slot *slot)
     serve_readiness_changed(worker->serve);
 }
 
+/* Its endpoint no longer counts on it; the worker forgets it. */
 static void slot_drop(struct worker *worker, struct slot *slot, bool tell)
 {
     struct endpoint *endpoint = slot->endpoint;
     struct slot **link = &worker->own.slots;
-    uint64_t now_ns = clock_now_ns();
     while (*link != slot) {
         link = &(*link)->next;
     }
     *link = slot->next;
-    (void)pthread_mutex_lock(&endpoint->lock);
-    atomic_fetch_and(&endpoint->placed, ~worker->bit);
-    endpoint->cold_since_ns = now_ns;
-    (void)pthread_mutex_unlock(&endpoint->lock);
     slo_update(worker);
-    timer_at(worker->serve, now_ns); /* what waits there now waits for a new instance */
+    timer_at(worker->serve, clock_now_ns()); /* what waits there may wait for a new instance */
+    /* Whoever came meanwhile may have woken this worker, or counted on its looking. */
+    if (atomic_load(&endpoint->waiting) > 0) {
+        endpoint_wake(endpoint);
+    }
     slot_retire(slot, tell);
     serve_readiness_changed(worker->serve);
 }
 
-/* The last instance of an endpoint that is being removed stays until the queue is empty. */
+/* Under the endpoint's lock. */
+static void slot_unplace(struct slot *slot)
+{
+    atomic_fetch_and(&slot->endpoint->placed, ~slot->worker->bit);
+    slot->endpoint->cold_since_ns = clock_now_ns();
+}
+
+static void slot_drop_now(struct worker *worker, struct slot *slot, bool tell)
+{
+    (void)pthread_mutex_lock(&slot->endpoint->lock);
+    slot_unplace(slot);
+    (void)pthread_mutex_unlock(&slot->endpoint->lock);
+    slot_drop(worker, slot, tell);
+}
+
+/* The last instance of an endpoint that is being removed stays until the queue is empty. Asked and
+ * done under one lock: of two that leave at once, one is the last. */
 static void slot_drop_if_done(struct worker *worker, struct slot *slot)
 {
     struct endpoint *endpoint = slot->endpoint;
-    bool last = (atomic_load(&endpoint->placed) & ~worker->bit) == 0;
-    if (!last || !atomic_load(&endpoint->stopping) || atomic_load(&endpoint->waiting) == 0) {
+    bool last, leaves;
+    (void)pthread_mutex_lock(&endpoint->lock);
+    last = (atomic_load(&endpoint->placed) & ~worker->bit) == 0;
+    leaves = !last || !atomic_load(&endpoint->stopping) || endpoint->queue.count == 0;
+    if (leaves) {
+        slot_unplace(slot);
+    }
+    (void)pthread_mutex_unlock(&endpoint->lock);
+    if (leaves) {
         slot_drop(worker, slot, true);
     }
 }
@@ -109,7 +132,7 @@ static void removing_check(struct worker *worker)
 static void slots_lose(struct worker *worker)
 {
     while (worker->own.slots != NULL) {
-        slot_drop(worker, worker->own.slots, worker->own.slots->removing);
+        slot_drop_now(worker, worker->own.slots, worker->own.slots->removing);
     }
     worker->own.lost = false;
 }
@@ -277,7 +300,7 @@ void *worker_main(void *arg)
     worker_rest(worker);
     changes_apply(worker);
     while (worker->own.slots != NULL) {
-        slot_drop(worker, worker->own.slots, false);
+        slot_drop_now(worker, worker->own.slots, false);
     }
     return NULL;
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,6 +154,29 @@ static void the_bound_counts_bytes_too(void **state)
     fake_request_wait(submit(1, 3, 1));
 }
 
+static void what_a_failed_device_gives_back_keeps_the_bound_of_bytes(void **state)
+{
+    struct repository_model *model = fake_model("m", 1, false);
+    struct error error;
+    (void)state;
+    model->config.queue_bytes_max = 8;
+    serve_model(model, 1);
+    (void)submit(0, 1, FAKE_GATE);
+    fake_gated_wait(1);
+    (void)submit(1, 1, 1);
+    serve_device_failed(bench.serve, 0);
+    while (statistics().requeued == 0) {
+        (void)sched_yield();
+    }
+    fake_request_init(&bench.requests[2], 1, 1);
+    assert_int_equal(endpoint_submit(bench.endpoint, &bench.requests[2].request, &error),
+                     -ERROR_RESOURCE_EXHAUSTED);
+    fake_gate_open(true);
+    assert_int_equal(serve_instance_place(bench.serve, ENDPOINT, 1, &error), 0);
+    fake_request_wait(&bench.requests[0]);
+    fake_request_wait(&bench.requests[1]);
+}
+
 static void a_deadline_that_has_passed_is_refused_and_runs_nothing(void **state)
 {
     struct error error;
@@ -272,6 +296,22 @@ static void a_device_that_fails_gives_its_batch_back_once(void **state)
     serve_device_recovered(bench.serve, 0);
 }
 
+/* The device says that it has failed, and only then the control thread does: who comes in between
+ * may be given to the failed one. */
+static void a_request_that_woke_a_failed_device_goes_to_the_other(void **state)
+{
+    (void)state;
+    fake_gate_open(true);
+    serve_model(fake_model("m", 1, false), 2);
+    device_set_failed(&bench.devices.devices[0], true);
+    struct fake_request *request = submit(0, 1, 4);
+    serve_device_failed(bench.serve, 0);
+    fake_request_wait(request);
+    assert_int_equal(request->results[0], 4);
+    device_set_failed(&bench.devices.devices[0], false);
+    serve_device_recovered(bench.serve, 0);
+}
+
 static void both_devices_work_when_there_is_work_for_both(void **state)
 {
     (void)state;
@@ -345,6 +385,46 @@ static void an_endpoint_that_is_removed_answers_what_it_accepted(void **state)
     assert_int_equal(bench.requests[1].status, ERROR_NONE);
     assert_int_equal(fake_world.events[SERVE_INSTANCE_STOPPED], 1);
     assert_null(serve_endpoint_hold(bench.serve, ENDPOINT));
+}
+
+static void two_instances_that_leave_at_once_answer_what_was_accepted(void **state)
+{
+    struct error error;
+    (void)state;
+    for (uint32_t round = 0; round < 50; round++) {
+        fake_reset();
+        serve_model(fake_model("m", 1, false), 2);
+        (void)submit(0, 1, FAKE_GATE);
+        (void)submit(1, 1, FAKE_GATE);
+        fake_gated_wait(2);
+        for (size_t i = 2; i < 6; i++) {
+            (void)submit(i, 1, 5);
+        }
+        serve_endpoint_remove(bench.serve, ENDPOINT);
+        serve_instance_remove(bench.serve, ENDPOINT, 0);
+        serve_instance_remove(bench.serve, ENDPOINT, 1);
+        fake_gate_open(true); /* both end, and both find that they are to leave */
+        for (size_t i = 0; i < 6; i++) {
+            fake_request_wait(&bench.requests[i]);
+            assert_int_equal(bench.requests[i].status, ERROR_NONE);
+        }
+        fake_event_wait(SERVE_ENDPOINT_STOPPED, 1);
+        endpoint_release(bench.endpoint);
+        bench.endpoint = NULL;
+    }
+    assert_int_equal(serve_endpoint_add(bench.serve, ENDPOINT, fake_model("m", 1, false), &error),
+                     0);
+}
+
+static void a_name_with_a_nul_in_it_is_another_name(void **state)
+{
+    char name[] = "m\0??";
+    (void)state;
+    serve_model(fake_model("m", 1, false), 0);
+    for (uint32_t tail = 0; tail < 65536; tail++) { /* many of them in the bucket of "m" */
+        memcpy(name + 2, &tail, 2);
+        assert_null(endpoint_find(bench.serve, name, 4));
+    }
 }
 
 static void a_deadline_that_nobody_watches_ends_the_wait(void **state)
@@ -467,6 +547,7 @@ int main(void)
         TEST(what_waits_behind_a_run_shares_the_next_batch),
         TEST(a_full_queue_refuses_at_once_and_says_its_bound),
         TEST(the_bound_counts_bytes_too),
+        TEST(what_a_failed_device_gives_back_keeps_the_bound_of_bytes),
         TEST(a_deadline_that_has_passed_is_refused_and_runs_nothing),
         TEST(a_cancelled_request_leaves_the_queue_before_cancel_returns),
         TEST(a_run_that_nobody_waits_for_is_aborted),
@@ -474,10 +555,13 @@ int main(void)
         TEST(bad_data_of_one_request_leaves_its_mates_alone),
         TEST(the_second_device_lost_under_a_request_makes_it_unavailable),
         TEST(a_device_that_fails_gives_its_batch_back_once),
+        TEST(a_request_that_woke_a_failed_device_goes_to_the_other),
         TEST(both_devices_work_when_there_is_work_for_both),
         TEST(a_model_that_is_not_there_yet_is_unavailable),
         TEST(a_cold_endpoint_tells_danger_and_serves_when_it_is_placed),
         TEST(an_endpoint_that_is_removed_answers_what_it_accepted),
+        TEST(two_instances_that_leave_at_once_answer_what_was_accepted),
+        TEST(a_name_with_a_nul_in_it_is_another_name),
         TEST(a_deadline_that_nobody_watches_ends_the_wait),
         TEST(a_name_and_a_number_are_given_once),
         TEST(every_request_is_answered_exactly_once_and_counted_once),
