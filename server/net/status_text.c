@@ -33,10 +33,10 @@ static size_t character_length(const unsigned char *text, size_t left)
     return overlong || surrogate || beyond ? 0 : length;
 }
 
-static size_t escape_byte(unsigned char byte, char *out)
+static size_t escape_byte(unsigned char byte, bool edge, char *out)
 {
     static const char digits[] = "0123456789ABCDEF";
-    if (byte >= 0x20 && byte <= 0x7E && byte != '%') {
+    if (byte >= (edge ? 0x21 : 0x20) && byte <= 0x7E && byte != '%') {
         out[0] = (char)byte;
         return 1;
     }
@@ -63,11 +63,15 @@ size_t status_text_encode(const char *text, char out[STATUS_TEXT_ENCODED_MAX])
             written += sizeof replacement - 1;
         }
         for (size_t i = 0; i < length; i++) {
-            written += escape_byte(bytes[i], out + written);
+            written += escape_byte(bytes[i], written == 0, out + written);
         }
         bytes += step;
         left -= step;
         taken += step;
+    }
+    /* A field value has no space at its ends: strict peers drop such a field. */
+    if (written > 0 && out[written - 1] == ' ') {
+        written += escape_byte(' ', true, out + written - 1) - 1;
     }
     return written;
 }

@@ -70,6 +70,7 @@ static void every_fault_is_refused_by_name(void **state)
         {"{\"count\": 4, \"zzzzzzzzzzzz\": 1}", "unknown key 'zzzzzzzzzzzz'"},
         {"{}", "'count' is missing (how many)"},
         {"{\"count\": 65}", "config.count: 65 is out of range; 1 to 64 devices"},
+        {"{\"count\": 4, \"ratio\": 2}", "config.ratio: 2 is out of range; 0 to 1"},
         {"{\"count\": \"4\"}", "config.count: must be a whole number"},
         {"{\"count\": 1.5}", "config.count: must be a whole number"},
         {"{\"count\": 1, \"fast\": 1}", "config.fast: must be true or false"},

@@ -28,6 +28,14 @@ static void only_printable_ascii_leaves(void **state)
     assert_encoded("\xF0\x9F\x8C\x8A", "%F0%9F%8C%8A");
 }
 
+static void spaces_at_the_ends_are_escaped(void **state)
+{
+    (void)state;
+    assert_encoded(" both ends ", "%20both ends%20");
+    assert_encoded(" ", "%20");
+    assert_encoded("  ", "%20%20");
+}
+
 static void bytes_that_are_not_utf8_are_replaced(void **state)
 {
     (void)state;
@@ -54,6 +62,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_printable_ascii_leaves),
+        cmocka_unit_test(spaces_at_the_ends_are_escaped),
         cmocka_unit_test(bytes_that_are_not_utf8_are_replaced),
         cmocka_unit_test(long_text_is_cut_at_a_whole_character),
     };
