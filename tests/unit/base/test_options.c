@@ -89,6 +89,7 @@ static void every_fault_is_refused_by_name(void **state)
         if (strstr(error.text, rows[i].fragment) == NULL) {
             fail_msg("%s gives '%s', not '%s'", rows[i].text, error.text, rows[i].fragment);
         }
+        assert_int_not_equal(error.text[strlen(error.text) - 1], ' ');
         options_free(table, TABLE_COUNT, &settings);
     }
 }
