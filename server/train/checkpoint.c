@@ -17,6 +17,7 @@
 #define MAGIC "TIDEPOOL"
 #define VERSION 1u
 #define PREFIX "checkpoint-"
+#define TEMPORARY "checkpoint.tmp" /* shorter than any other name there */
 #define CHUNK_BYTES ((size_t)1 << 20)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files hold little-endian numbers");
@@ -77,11 +78,10 @@ static int steps_list(const char *directory, struct steps *ret_steps, struct err
     return 0;
 }
 
-static int path_make(char *path, const char *directory, uint64_t step, const char *suffix,
-                     struct error *error)
+static int path_make(char *path, const char *directory, uint64_t step, struct error *error)
 {
-    if (snprintf(path, PATH_MAX, "%s/" PREFIX "%012llu%s", directory, (unsigned long long)step,
-                 suffix) >= PATH_MAX) {
+    if (snprintf(path, PATH_MAX, "%s/" PREFIX "%012llu", directory, (unsigned long long)step) >=
+        PATH_MAX) {
         return error_set(error, ERROR_INVALID_ARGUMENT, "'%.100s…': path is too long", directory);
     }
     return 0;
@@ -137,16 +137,19 @@ static int file_write(const char *path, const struct checkpoint_head *head, cons
     return result;
 }
 
-/* Older files beyond `keep` go; one that cannot be removed is tried again next time. */
-static void old_remove(const char *directory, unsigned keep)
+/* Older files than that of `step` go, beyond `keep` with it, and newer ones: those could not be
+ * read when the job went on. One that cannot be removed is tried again next time. */
+static void others_remove(const char *directory, uint64_t step, unsigned keep)
 {
     struct steps list;
     char path[PATH_MAX];
+    unsigned kept = 0;
     if (steps_list(directory, &list, NULL) < 0) {
         return;
     }
-    for (size_t i = keep; i < list.count; i++) {
-        if (path_make(path, directory, list.steps[i], "", NULL) == 0) {
+    for (size_t i = 0; i < list.count; i++) {
+        bool stays = list.steps[i] <= step && kept++ < keep;
+        if (!stays && path_make(path, directory, list.steps[i], NULL) == 0) {
             (void)unlink(path);
         }
     }
@@ -158,13 +161,12 @@ int checkpoint_write(const char *directory, const struct checkpoint_head *head, 
 {
     struct checkpoint_head full = *head;
     char temporary[PATH_MAX], path[PATH_MAX];
-    int result = path_make(path, directory, head->step, "", error);
-    if (result == 0) {
-        result = path_make(temporary, directory, head->step, ".tmp", error);
-    }
+    int result = path_make(path, directory, head->step, error);
     if (result < 0) {
         return result;
     }
+    /* One name for all steps: what a crash leaves is overwritten. */
+    (void)snprintf(temporary, sizeof(temporary), "%s/" TEMPORARY, directory);
     memcpy(full.magic, MAGIC, sizeof(full.magic));
     full.version = VERSION;
     full.head_bytes = sizeof(full);
@@ -183,7 +185,7 @@ int checkpoint_write(const char *directory, const struct checkpoint_head *head, 
         (void)unlink(temporary);
         return result;
     }
-    old_remove(directory, keep);
+    others_remove(directory, head->step, keep);
     (void)snprintf(ret_path, PATH_MAX, "%s", path);
     return 0;
 }
@@ -279,7 +281,7 @@ int checkpoint_load(const char *directory, uint64_t specification_hash, uint64_t
     for (size_t i = 0; result == 0 && i < list.count; i++) {
         struct error why = {0};
         char text[sizeof(why.text) + 64];
-        result = path_make(ret_path, directory, list.steps[i], "", error);
+        result = path_make(ret_path, directory, list.steps[i], error);
         if (result < 0) {
             break;
         }

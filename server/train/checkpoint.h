@@ -28,8 +28,9 @@ struct checkpoint_head {
     uint64_t head_checksum; /* of all before it */
 };
 
-/* `magic`, `version`, `head_bytes` and `head_checksum` are filled in. Afterwards only the `keep`
- * newest files stay; ret_path has PATH_MAX bytes. An error leaves the older files untouched. */
+/* `magic`, `version`, `head_bytes` and `head_checksum` are filled in. Afterwards only it
+ * and the `keep` - 1 before it stay; ret_path has PATH_MAX bytes. An error leaves the older files
+ * untouched. */
 int checkpoint_write(const char *directory, const struct checkpoint_head *head, const float *state,
                      unsigned keep, char *ret_path, struct error *error);
 

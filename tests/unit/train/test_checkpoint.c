@@ -129,13 +129,39 @@ static void damage_at_every_byte_is_noticed(void **state)
     (void)close(fd);
 }
 
+/* Else the damaged one would count as the newest, and with `keep` 1 the good one would go. */
+static void damaged_newest_goes_when_a_good_one_is_written(void **state)
+{
+    char path[128];
+    (void)state;
+    write_step(50, 1);
+    (void)snprintf(path, sizeof(path), "%s/checkpoint-%012d", directory, 100);
+    assert_int_equal(fclose(fopen(path, "w")), 0);
+    assert_int_equal(load(), 50);
+    write_step(75, 1);
+    assert_int_equal(files_count(), 1);
+    assert_int_equal(load(), 75);
+}
+
+/* Crashes at many steps leave one unfinished file at most. */
+static void unfinished_file_is_overwritten(void **state)
+{
+    char path[128];
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/checkpoint.tmp", directory);
+    assert_int_equal(fclose(fopen(path, "w")), 0);
+    write_step(6, 2);
+    assert_int_equal(files_count(), 1);
+    assert_int_equal(load(), 6);
+}
+
 static void unfinished_file_is_not_looked_at(void **state)
 {
     char path[128];
     FILE *file;
     (void)state;
     write_step(5, 2);
-    (void)snprintf(path, sizeof(path), "%s/checkpoint-%012d.tmp", directory, 6);
+    (void)snprintf(path, sizeof(path), "%s/checkpoint.tmp", directory);
     file = fopen(path, "w");
     (void)fclose(file);
     assert_int_equal(load(), 5);
@@ -164,7 +190,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         TEST(checksum_is_the_known_one),       TEST(newest_is_loaded_and_old_ones_go),
         TEST(damage_at_every_byte_is_noticed), TEST(unfinished_file_is_not_looked_at),
-        TEST(other_specification_is_refused),
+        TEST(other_specification_is_refused),  TEST(damaged_newest_goes_when_a_good_one_is_written),
+        TEST(unfinished_file_is_overwritten),
 #undef TEST
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
