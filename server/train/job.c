@@ -290,6 +290,15 @@ void job_fail(struct train_job *job, const char *text)
     news_tell(job, &news);
 }
 
+void job_sweep(struct train_job *job)
+{
+    struct news news = {0};
+    (void)pthread_mutex_lock(&job->lock);
+    lost_sweep(job, &news);
+    (void)pthread_mutex_unlock(&job->lock);
+    news_tell(job, &news);
+}
+
 void job_wake(struct train_job *job)
 {
     struct news news = {0};

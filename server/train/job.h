@@ -91,7 +91,8 @@ void job_notify(struct train_job *job, enum train_event_kind kind, uint32_t devi
                 const char *text);
 /* The job ends with this text; the first one counts. Any thread but control. */
 void job_fail(struct train_job *job, const char *text);
-void job_wake(struct train_job *job); /* whoever waits for pieces or places has a look */
+void job_sweep(struct train_job *job); /* gives up on devices that have failed */
+void job_wake(struct train_job *job);  /* whoever waits for pieces or places has a look */
 void job_poke_keeper(struct train_job *job);
 
 /* Training thread of `device`. Enter after a grant, leave when revoked or told JOB_PULL_LEAVE. */

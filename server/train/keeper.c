@@ -50,7 +50,7 @@ static int state_write(struct train_job *job, const struct vector *state, uint64
         .loss_last = atomic_load(&job->figures.loss_last),
     };
     struct error error = {0};
-    char path[PATH_MAX], text[sizeof(error.text) + 64];
+    char path[PATH_MAX], text[sizeof(error.text) + 96];
     (void)snprintf(head.blas_version, sizeof(head.blas_version), "%s", blas_version());
     (void)snprintf(head.blas_core, sizeof(head.blas_core), "%s", blas_core());
     if (!state_is_finite(state->data, head.floats)) {
@@ -63,8 +63,11 @@ static int state_write(struct train_job *job, const struct vector *state, uint64
     }
     if (checkpoint_write(job->directory, &head, state->data, (unsigned)s->checkpoint.keep, path,
                          &error) < 0) {
-        (void)snprintf(text, sizeof(text), "no checkpoint of step %llu: %s; training goes on",
-                       (unsigned long long)number, error.text);
+        (void)snprintf(text, sizeof(text), "no checkpoint of step %llu: %s; %s",
+                       (unsigned long long)number, error.text,
+                       number < job->steps      ? "training goes on"
+                       : s->export.name == NULL ? "it is tried again until there is space"
+                                                : "the export alone has the weights");
         job_warn(job, text);
         return -1;
     }
@@ -95,11 +98,13 @@ static void offered_write(struct train_job *job)
     (void)pthread_mutex_unlock(&job->lock);
 }
 
-/* The state after the last step that is done, when nobody works on the next one. */
-static void current_write(struct train_job *job)
+/* The state after the last step that is done, when nobody works on the next one. Returns 0, or -1
+ * when it had to be written and could not. */
+static int current_write(struct train_job *job)
 {
     struct vector *state = NULL;
     uint64_t number = 0;
+    int result = 0;
     (void)pthread_mutex_lock(&job->lock);
     if (job->shared.step != NULL && job->shared.held == 0) {
         number = step_number(job->shared.step);
@@ -110,9 +115,10 @@ static void current_write(struct train_job *job)
     }
     (void)pthread_mutex_unlock(&job->lock);
     if (state != NULL) {
-        (void)state_write(job, state, number);
+        result = state_write(job, state, number);
         vector_release(state);
     }
+    return result;
 }
 
 /* ---- the end ---- */
@@ -124,26 +130,32 @@ static void state_move(struct train_job *job, enum job_state state)
     (void)pthread_mutex_unlock(&job->lock);
 }
 
-static void finish(struct train_job *job)
+enum turn { TURN_AGAIN, TURN_WAIT, TURN_RETRY, TURN_END };
+
+static enum turn finish(struct train_job *job)
 {
     struct error error = {0};
     struct vector *state = step_state(job->shared.step);
-    current_write(job);
+    bool written = current_write(job) == 0;
     if (!state_is_finite(state->data, job->keeper.parameters)) {
         job_fail(job, "the weights are not finite after the last step"); /* unless said already */
-        return;
+        return TURN_AGAIN;
+    }
+    if (!written && job->specification.export.name == NULL) {
+        return TURN_RETRY; /* nothing else has the weights */
     }
     if (job->specification.export.name != NULL) {
         if (export_write(&job->specification, state->data, job->export_path,
                          sizeof(job->export_path), &error) < 0) {
             (void)error_prefix(&error, "export, after all steps");
             job_fail(job, error.text);
-            return;
+            return TURN_AGAIN;
         }
         atomic_store(&job->figures.exported, true);
     }
     state_move(job, JOB_ENDED);
     job_notify(job, TRAIN_FINISHED, 0, "");
+    return TURN_AGAIN;
 }
 
 static void fail(struct train_job *job)
@@ -161,21 +173,22 @@ static void fail(struct train_job *job)
 /* ---- the thread ---- */
 
 /* Waits for a poke and clears it before the state is looked at. */
-static void poke_wait(struct train_job *job)
+static void poke_wait(struct train_job *job, int timeout_ms)
 {
     struct pollfd wait = {.fd = mailbox_fd(job->keeper.box), .events = POLLIN};
-    (void)poll(&wait, 1, -1);
+    (void)poll(&wait, 1, timeout_ms);
     (void)mailbox_take(job->keeper.box);
     atomic_store(&job->keeper.poked, 0);
 }
-
-enum turn { TURN_AGAIN, TURN_WAIT, TURN_END };
 
 /* One look at what there is to do. */
 static enum turn turn(struct train_job *job)
 {
     enum job_state state;
     uint64_t held;
+    bool goes = atomic_load(&job->figures.cancelled) || atomic_load(&job->figures.stopping);
+    enum turn next;
+    job_sweep(job); /* a failed device's thread may never do so */
     offered_write(job);
     (void)pthread_mutex_lock(&job->lock);
     state = job->shared.state;
@@ -185,19 +198,18 @@ static enum turn turn(struct train_job *job)
         return TURN_WAIT;
     }
     if (state == JOB_ENDING) {
-        finish(job);
-        return TURN_AGAIN;
+        next = finish(job);
+        return next == TURN_RETRY && goes ? TURN_END : next;
     }
     if (state == JOB_FAILING) {
         fail(job);
         return TURN_AGAIN;
     }
     if (state == JOB_TRAINING && atomic_load(&job->figures.checkpoint_wanted)) {
-        current_write(job);
+        (void)current_write(job);
         return TURN_AGAIN;
     }
-    return atomic_load(&job->figures.cancelled) || atomic_load(&job->figures.stopping) ? TURN_END
-                                                                                       : TURN_WAIT;
+    return goes ? TURN_END : TURN_WAIT;
 }
 
 static void *keeper_main(void *arg)
@@ -216,12 +228,12 @@ static void *keeper_main(void *arg)
         job_wake(job);
     }
     for (enum turn next = turn(job); next != TURN_END; next = turn(job)) {
-        if (next == TURN_WAIT) {
-            poke_wait(job);
+        if (next != TURN_AGAIN) {
+            poke_wait(job, next == TURN_RETRY ? (int)(RETRY_NS / NS_PER_MS) : -1);
         }
     }
     if (atomic_load(&job->figures.stopping) && !atomic_load(&job->figures.cancelled)) {
-        current_write(job);
+        (void)current_write(job);
     }
     loaders_join(job);
     return NULL;

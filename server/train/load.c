@@ -8,9 +8,17 @@
 #include "server/train/checkpoint.h"
 #include "server/train/trainer_internal.h"
 
+#define SAMPLES_MAX 9e18 /* positions in the training order are 64-bit numbers */
+
 static void on_damage(void *context, const char *text)
 {
     job_warn(context, text);
+}
+
+/* Micro-batches whose rows are read before they are needed. */
+static uint32_t rows_ahead(const struct train_job *job)
+{
+    return 2 * job->keeper.window + 4;
 }
 
 static int size_check(const struct train_job *job, struct error *error)
@@ -26,7 +34,9 @@ static int size_check(const struct train_job *job, struct error *error)
         vectors++; /* the tree */
     }
     bytes = vectors * job->keeper.parameters * sizeof(float) +
-            devices * mlp_workspace_bytes(&s->model, s->micro_batch);
+            devices * mlp_workspace_bytes(&s->model, s->micro_batch) +
+            (uint64_t)(rows_ahead(job) + devices) * s->micro_batch * (s->model.widths[0] + 1) *
+                sizeof(float);
     for (uint32_t i = 0; i < set->count; i++) {
         memory += set->devices[i].memory_bytes;
     }
@@ -42,14 +52,20 @@ static int size_check(const struct train_job *job, struct error *error)
 static int data_load(struct train_job *job, struct error *error)
 {
     const struct specification *s = &job->specification;
-    double rows;
+    double rows, steps;
     int result = dataset_open(&s->data, s->model.widths[0], s->model.widths[s->model.layer_count],
                               &job->keeper.dataset, error);
     if (result < 0) {
         return result;
     }
     rows = (double)dataset_train_rows(job->keeper.dataset);
-    job->steps = s->steps > 0 ? s->steps : (uint64_t)fmax(1, ceil(s->epochs * rows / s->batch));
+    steps = s->steps > 0 ? (double)s->steps : fmax(1, ceil(s->epochs * rows / s->batch));
+    if (steps * s->batch > SAMPLES_MAX) {
+        return error_set(error, ERROR_INVALID_ARGUMENT,
+                         "job: %.3g steps of %u rows are more than the limit of %.3g rows in all",
+                         steps, s->batch, SAMPLES_MAX);
+    }
+    job->steps = (uint64_t)steps;
     return 0;
 }
 
@@ -125,7 +141,7 @@ static struct feed *feed_make(const struct train_job *job, uint64_t step)
         .dataset = job->keeper.dataset,
         .rows = s->micro_batch,
         .inputs = s->model.widths[0],
-        .ahead = 2 * job->keeper.window + 4,
+        .ahead = rows_ahead(job),
         .begin = step * job->keeper.micro_batches,
         .end = job->steps * job->keeper.micro_batches,
     };

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,6 +221,74 @@ static void job_with_a_huge_learning_rate_fails_and_says_so(void **state)
     trainer_job_destroy(fixture->job);
 }
 
+/* ---- a thread that does not come back ---- */
+
+struct stuck {
+    void (*notify)(void *context, const struct train_event *event);
+    void *context;
+    sem_t inside, go;
+    _Atomic bool once;
+};
+
+/* The training thread that tells of progress first stays here. */
+static void stuck_notify(void *context, const struct train_event *event)
+{
+    struct stuck *stuck = context;
+    if (event->kind == TRAIN_PROGRESS && !atomic_exchange(&stuck->once, true)) {
+        (void)sem_post(&stuck->inside);
+        while (sem_wait(&stuck->go) != 0) {
+        }
+    }
+    stuck->notify(stuck->context, event);
+}
+
+/* Nobody else is in the job who could notice. */
+static void only_device_that_fails_for_good_does_not_hold_the_job(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stuck stuck = {.notify = fixture->trainer->notify, .context = fixture->trainer->context};
+    assert_int_equal(sem_init(&stuck.inside, 0, 0), 0);
+    assert_int_equal(sem_init(&stuck.go, 0, 0), 0);
+    fixture->trainer->notify = stuck_notify;
+    fixture->trainer->context = &stuck;
+    fixture_job_start(fixture, "stuck",
+                      fixture_specification(fixture, JOB("'steps': 1000000000, 'checkpoint': "
+                                                         "{'every_s': 0}")));
+    trainer_job_grant(fixture->job, 0);
+    assert_int_equal(sem_wait(&stuck.inside), 0);
+    trainer_job_device_failed(fixture->job, 0);
+    (void)trainer_job_checkpoint(fixture->job);
+    fixture_wait(fixture, TRAIN_CHECKPOINT, 1);
+    (void)sem_post(&stuck.go);
+    trainer_job_destroy(fixture->job);
+    fixture_trainer_stop(fixture);
+    (void)sem_destroy(&stuck.inside);
+    (void)sem_destroy(&stuck.go);
+}
+
+/* ---- sizes ---- */
+
+static void sizes_that_no_machine_has_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    job_expect_failure(f,
+                       fixture_specification(
+                           f,
+                           "{'model': {'layers': [16, 4]}, 'batch': 16777216, 'micro_batch': 65536,"
+                           " 'steps': 1000000000000000,"
+                           " 'data': {'path': '@/x.npy', 'labels': "
+                           "'@/y.npy'}}"),
+                       "are more than the limit of 9e+18 rows in all");
+    f->counts[TRAIN_FAILED] = 0;
+    fixture_data_write(f, 8, 1024, 2); /* read ahead: gigabytes for each device */
+    job_expect_failure(f,
+                       fixture_specification(f, "{'model': {'layers': [1024, 2]}, 'steps': 1,"
+                                                " 'batch': 1048576, 'micro_batch': 1048576,"
+                                                " 'data': {'path': '@/x.npy', 'labels': "
+                                                "'@/y.npy'}, 'devices': '2'}"),
+                       "the job needs about");
+}
+
 /* ---- checkpoints ---- */
 
 static void checkpoint_without_space_warns_and_is_tried_again(void **state)
@@ -249,6 +318,51 @@ static void checkpoint_without_space_warns_and_is_tried_again(void **state)
     fixture_revoke(fixture, 0);
     fixture_revoke(fixture, 1);
     trainer_job_destroy(fixture->job);
+}
+
+/* Without an export the last checkpoint is all that is left of the job. */
+static void job_ends_only_when_its_last_checkpoint_is_written(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rlimit limit, small;
+    struct train_status status;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 4096;
+    fixture_job_start(fixture, "last",
+                      fixture_specification(fixture, JOB("'steps': 20, 'checkpoint': "
+                                                         "{'every_steps': 0, 'every_s': 0}")));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_WARNING, 2); /* tried again */
+    assert_int_equal(fixture_count(fixture, TRAIN_FINISHED), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_non_null(strstr(fixture->warning, "it is tried again until there is space"));
+    fixture_wait(fixture, TRAIN_FINISHED, 1);
+    trainer_job_status(fixture->job, &status);
+    assert_int_equal(status.checkpointed_step, 20);
+    assert_int_equal(access(status.checkpoint_path, R_OK), 0);
+    trainer_job_destroy(fixture->job);
+}
+
+static void job_that_waits_for_space_at_its_end_can_go(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rlimit limit, small;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = 4096;
+    fixture_job_start(fixture, "goes",
+                      fixture_specification(fixture, JOB("'steps': 20, 'checkpoint': "
+                                                         "{'every_steps': 0, 'every_s': 0}")));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    both_grant(fixture);
+    fixture_wait(fixture, TRAIN_WARNING, 1);
+    fixture_trainer_stop(fixture); /* joins the keeper */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(fixture_count(fixture, TRAIN_FINISHED), 0);
 }
 
 static void file_damage(const char *path)
@@ -577,7 +691,11 @@ int main(void)
         TEST(file_of_a_header_alone_adds_no_rows),
         TEST(job_whose_loss_is_no_number_stops_and_keeps_its_checkpoint),
         TEST(job_with_a_huge_learning_rate_fails_and_says_so),
+        TEST(only_device_that_fails_for_good_does_not_hold_the_job),
+        TEST(sizes_that_no_machine_has_are_refused),
         TEST(checkpoint_without_space_warns_and_is_tried_again),
+        TEST(job_ends_only_when_its_last_checkpoint_is_written),
+        TEST(job_that_waits_for_space_at_its_end_can_go),
         TEST(damaged_checkpoint_is_named_and_the_one_before_is_used),
         TEST(checkpoint_of_another_specification_is_refused),
         TEST(stopped_trainer_leaves_a_checkpoint_to_go_on_from),
