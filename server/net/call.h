@@ -80,6 +80,7 @@ struct response {
     bool deferred; /* the data provider waits for more */
     bool answered; /* the final status is known */
     bool sent_any; /* at least one message was queued */
+    bool promised; /* nghttp2 has a DATA frame begun whose bytes it has yet to take */
     enum error_code status;
     const char *text;     /* NULL, `own_text` or a literal */
     char *own_text;       /* malloc'ed */

@@ -240,8 +240,8 @@ void response_fail(struct grpc_call *call, enum error_code status, const char *t
     free(response->own_text);
     response->own_text = strdup(text);
     response_answer(call, status, response->own_text);
-    if (response->first != NULL && response->first->sent > 0) {
-        /* Inside a message no status can be sent any more. */
+    if (response->promised || (response->first != NULL && response->first->sent > 0)) {
+        /* Inside a message, or a frame, no status can be sent any more. */
         nghttp2_submit_rst_stream(call->connection->session, NGHTTP2_FLAG_NONE, call->stream_id,
                                   NGHTTP2_CANCEL);
         connection_mark(call->connection);
@@ -290,6 +290,7 @@ ssize_t response_read(nghttp2_session *session, int32_t stream_id, uint8_t *byte
     }
     if (available > 0) {
         *flags |= NGHTTP2_DATA_FLAG_NO_COPY; /* response_data puts them where they are sent from */
+        response->promised = true;           /* which may be later, when the client reads again */
     }
     if (all && response->answered) {
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
@@ -310,6 +311,7 @@ int response_data(struct grpc_call *call, const uint8_t *frame_header, size_t le
     memcpy(gather->data + gather->length, frame_header, FRAME_HEADER_BYTES);
     gather->length += FRAME_HEADER_BYTES;
     response->progress_ns = call->loop->own.now_ns;
+    response->promised = false;
     while (length > 0) {
         struct outgoing *outgoing = response->first;
         size_t left = outgoing->buffer->length - outgoing->sent;

@@ -114,6 +114,61 @@ static void answer_that_is_not_read_is_given_up(void **state)
     echo_stop(&echo);
 }
 
+static void wide(struct grpc_limits *limits)
+{
+    limits->window_bytes = 64u << 20;
+}
+
+/* Each answer is one frame, and the frame that waits for the socket is none that has begun: the
+ * deadline must not take its message away. */
+static void deadline_while_a_frame_waits_for_the_reader_resets_the_stream(void **state)
+{
+    static const size_t frames = 1024, frame_bytes = 16384;
+    struct echo echo;
+    struct sockaddr_storage name;
+    socklen_t length = sizeof name;
+    const int small = 4096;
+    (void)state;
+    echo_start(&echo, 1, wide);
+    struct client *first = client_connect(echo.port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    assert_int_equal(getpeername(first->fd, (struct sockaddr *)&name, &length), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&name, length), 0);
+    struct client *client = client_connect_fd(fd, 64 << 20);
+    nghttp2_session_set_local_window_size(client->session, NGHTTP2_FLAG_NONE, 0, 64 << 20);
+    assert_int_equal(client_echo(client, "/test.Echo/Unary", "x")->grpc_status, 0);
+
+    size_t message_length;
+    unsigned char *message = client_message(frame_bytes - 5, &message_length);
+    unsigned char *body = malloc(frames * frame_bytes);
+    assert_non_null(body);
+    for (size_t i = 0; i < frames; i++) {
+        memcpy(body + i * frame_bytes, message, message_length);
+    }
+    struct client_request request = {.path = "/test.Echo/PingPong",
+                                     .body = body,
+                                     .length = frames * frame_bytes,
+                                     .keep_open = true,
+                                     .timeout = "1S"};
+    int32_t id = client_call(client, &request);
+    client_flush(client); /* and nothing is read */
+    uint64_t limit_ns = clock_now_ns() + 10 * NS_PER_S;
+    while (echo_counters(&echo).calls_deadline_exceeded == 0) {
+        assert_true(clock_now_ns() < limit_ns);
+        client_read(first, 10);
+    }
+    struct client_reply *reply = client_wait(client, id);
+    assert_int_equal(reply->close_code, NGHTTP2_CANCEL);
+    assert_true(reply->length < frames * frame_bytes);
+    assert_int_equal(client_echo(client, "/test.Echo/Unary", "y")->grpc_status, 0);
+    free(message);
+    free(body);
+    client_close(client);
+    client_close(first);
+    echo_stop(&echo);
+}
+
 static void dead_peer_is_found_by_keepalive(void **state)
 {
     struct echo echo;
@@ -249,6 +304,7 @@ int main(void)
         cmocka_unit_test(silent_connection_is_cut),
         cmocka_unit_test(message_that_does_not_come_ends_its_call_only),
         cmocka_unit_test(answer_that_is_not_read_is_given_up),
+        cmocka_unit_test(deadline_while_a_frame_waits_for_the_reader_resets_the_stream),
         cmocka_unit_test(dead_peer_is_found_by_keepalive),
         cmocka_unit_test(connections_calls_and_bytes_have_a_bound),
         cmocka_unit_test(responses_are_compressed_where_asked_for),
