@@ -41,7 +41,8 @@ struct grpc_method {
     const char *name; /* "ModelInfer" */
     enum grpc_method_kind kind;
     /* Request type, decoded into an arena that lives as long as the call; NULL: the handler reads
-     * the raw bytes (grpc_call_body). A message that does not parse is answered INTERNAL here. */
+     * the raw bytes (grpc_call_body). A message that does not parse is answered INTERNAL here, one
+     * with a NUL byte in a string INVALID_ARGUMENT. */
     const ProtobufCMessageDescriptor *request;
     /* `message` is the decoded request, or NULL with `request` NULL. Network thread. For client
      * streaming: once per message (valid until the handler returns; hold the buffer to keep the

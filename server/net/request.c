@@ -4,6 +4,7 @@
 #include "server/base/clock.h"
 #include "server/net/call.h"
 #include "server/net/server.h"
+#include "server/net/texts.h"
 
 /* What a decoded request may take: legal messages stay far below it. */
 #define DECODED_BYTES_FREE ((uint64_t)1 << 20)
@@ -179,11 +180,13 @@ static bool body_decode(struct grpc_call *call, const ProtobufCMessage **ret_mes
     call->arena.limit = call->arena.used + (decoded_max < limit ? decoded_max : limit);
     *ret_message = protobuf_c_message_unpack(method->request, &call->arena.allocator, body->length,
                                              body->data);
-    if (*ret_message != NULL) {
-        return true;
-    }
     struct error error;
-    if (call->arena.exhausted) {
+    if (*ret_message != NULL) {
+        struct wire_text text = {body->data, body->length};
+        if (texts_check(method->request, text, &error) == 0) {
+            return true;
+        }
+    } else if (call->arena.exhausted) {
         error_set(&error, ERROR_RESOURCE_EXHAUSTED,
                   "request of %zu bytes takes more than %zu bytes of memory when decoded",
                   body->length, call->arena.limit);

@@ -10,7 +10,7 @@
 
 #include "models/tensor.h"
 #include "server/base/error.h"
-#include "server/rpc/wire.h"
+#include "server/base/wire.h"
 
 #define INFER_TENSORS_MAX MODEL_TENSORS_MAX
 #define INFER_PARAMETERS_MAX 64 /* of the request and all its tensors together */

@@ -180,6 +180,25 @@ def test_streaming_infer_says_that_it_is_not_served(calls):
     assert refused(list, stream).code() == CODE.UNIMPLEMENTED
 
 
+@pytest.mark.parametrize("method,message", [
+    ("ModelReady", pb.ModelReadyRequest(name="add_one\0")),
+    ("ModelReady", pb.ModelReadyRequest(name="add_one", version="1\0 2")),
+    ("ModelMetadata", pb.ModelMetadataRequest(name="add_one\0b")),
+    ("ModelConfig", pb.ModelConfigRequest(name="add_one\0")),
+    ("ModelStatistics", pb.ModelStatisticsRequest(name="\0add_one"))])
+def test_text_with_a_nul_byte_is_refused_and_not_cut(calls, method, message):
+    error = refused(getattr(calls, method), message, timeout=10)
+    assert error.code() == CODE.INVALID_ARGUMENT
+    assert "NUL" in error.details()
+
+
+def test_an_infer_of_a_name_with_a_nul_byte_finds_nothing(calls):
+    for tail in range(512):  # some of them fall where the name without it is kept
+        error = refused(calls.ModelInfer, identity_request(model="identity_fp32\0%d" % tail),
+                        timeout=10)
+        assert error.code() == CODE.NOT_FOUND
+
+
 def test_shared_memory_parameters_are_refused(calls):
     message = identity_request()
     message.inputs[0].parameters["shared_memory_region"].string_param = "region"

@@ -23,6 +23,8 @@ def test_check_of_the_server_and_of_the_service(server):
 
 def test_check_of_an_unknown_name(server):
     assert refused(server.health().Check, ask("nobody"), timeout=5).code() == CODE.NOT_FOUND
+    error = refused(server.health().Check, ask("\0nobody"), timeout=5)  # not the server itself
+    assert error.code() == CODE.INVALID_ARGUMENT
 
 
 def test_watch_of_an_unknown_name_stays_open(server):

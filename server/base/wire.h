@@ -2,8 +2,8 @@
  * Rules:   as the official parsers: tags and lengths of at most 5 bytes, varints of at most 10,
  *          field number 0 refused. Groups (wire types 3 and 4) are refused altogether.
  * Errors:  false; the reader then stands anywhere. */
-#ifndef TIDEPOOL_RPC_WIRE_H
-#define TIDEPOOL_RPC_WIRE_H
+#ifndef TIDEPOOL_BASE_WIRE_H
+#define TIDEPOOL_BASE_WIRE_H
 
 #include <stdbool.h>
 #include <stddef.h>
