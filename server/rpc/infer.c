@@ -1,4 +1,7 @@
 /* ModelInfer: decoded and checked on the network thread, answered on the serving thread. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "server/base/clock.h"
 #include "server/rpc/inference_context.h"
 #include "server/serve/statistics.h"
@@ -97,6 +100,18 @@ static int endpoint_take(struct inference_context *context, const struct infer_m
     return 0;
 }
 
+/* Tells clients that retry by themselves when a full queue may have room, or (-1) that it never has
+ * room for so large a request. */
+static void pushback_set(const struct infer_call *infer)
+{
+    bool never = infer->request.bytes > endpoint_config(infer->endpoint)->queue_bytes_max;
+    uint64_t wait_ms = endpoint_room_ns(infer->endpoint) / NS_PER_MS + 1;
+    char text[24];
+    (void)snprintf(text, sizeof(text), "%" PRIu64, wait_ms);
+    /* A hint: the refusal stands without it. */
+    (void)grpc_call_set_trailer(infer->call, "grpc-retry-pushback-ms", never ? "-1" : text);
+}
+
 static void on_handlers_done(void *arg)
 {
     (void)arg;
@@ -142,6 +157,9 @@ void infer_handle(struct grpc_call *call, const ProtobufCMessage *unused, void *
         result = endpoint_submit(endpoint, &infer->request, &error);
         if (result == 0) {
             return; /* from here on it may be answered and gone */
+        }
+        if (result == -ERROR_RESOURCE_EXHAUSTED) {
+            pushback_set(infer);
         }
     }
     infer_refuse(call, &message, &error);

@@ -324,6 +324,11 @@ int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, st
     return result;
 }
 
+uint64_t endpoint_room_ns(const struct endpoint *endpoint)
+{
+    return atomic_load_explicit(&endpoint->plan_ns, memory_order_relaxed);
+}
+
 /* ---- leaving the queue ------------------------------------------------------------------------
  */
 

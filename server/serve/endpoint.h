@@ -56,6 +56,8 @@ struct endpoint *endpoint_find(struct serve *serve, const char *name, size_t nam
 struct endpoint *endpoint_hold(struct endpoint *endpoint);
 void endpoint_release(struct endpoint *endpoint); /* NULL is fine */
 int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, struct error *error);
+/* When one that a full queue refused may find room: the time of a batch, as far as it is known. */
+uint64_t endpoint_room_ns(const struct endpoint *endpoint);
 /* Takes the request out of the queue if it still waits: `done` is called with the reason before
  * this returns. If it runs, `done` will be called with the reason when the run ends; when all
  * requests of its batch are cancelled, the run is aborted where the runtime can. The caller makes

@@ -102,7 +102,13 @@ def timed_refusal(calls):
         error = refused(calls.ModelInfer, loop_request(1), timeout=10)
         took.append(time.monotonic() - began)
         assert error.code() == CODE.RESOURCE_EXHAUSTED
+        assert pushback_ms(error) >= 1
     return min(took)
+
+
+def pushback_ms(error):
+    """When a client that retries by itself is told to come again; negative: not at all."""
+    return int(dict(error.trailing_metadata())["grpc-retry-pushback-ms"])
 
 
 @pytest.mark.case("BA-4 bytes")
@@ -112,6 +118,7 @@ def test_the_bound_counts_bytes_too(bounded):
                     timeout=20 * harness.SLOWER)
     assert error.code() == CODE.RESOURCE_EXHAUSTED
     assert "queue" in error.details() and str(1 << 20) in error.details()
+    assert pushback_ms(error) == -1
     small = np.zeros((1, 1000), np.float32)
     answer = stub(bounded).ModelInfer(array_request("bytes_bound", small), timeout=10)
     assert answer.raw_output_contents[0] == small.tobytes()
