@@ -17,8 +17,9 @@ const char *shown(struct shown_text *buffer, struct wire_text text)
     }
     (void)snprintf(buffer->text + length, sizeof(buffer->text) - length, "%s",
                    length < text.length ? "…" : "");
-    for (size_t i = 0; i < length && !utf8_is_valid(text); i++) {
-        if (text.data[i] >= 0x80) {
+    bool readable = utf8_is_valid((struct wire_text){text.data, length});
+    for (size_t i = 0; i < length; i++) {
+        if (text.data[i] == '\0' || (!readable && text.data[i] >= 0x80)) {
             buffer->text[i] = '?';
         }
     }

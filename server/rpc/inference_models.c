@@ -62,8 +62,10 @@ static TensorMetadata **tensors_describe(struct scratch *scratch, const struct t
         tensors[i].datatype = scratch_text(scratch, datatype_name(specs[i].datatype));
         tensors[i].n_shape = specs[i].rank + lead;
         tensors[i].shape = shape;
+        if (shape != NULL && batched) {
+            shape[0] = -1;
+        }
         if (shape != NULL) {
-            shape[0] = -1; /* the batch; overwritten where there is none */
             memcpy(shape + lead, specs[i].dims, specs[i].rank * sizeof(*shape));
         }
     }

@@ -536,9 +536,24 @@ static void too_many_of_anything_is_refused_before_it_is_stored(void **state)
         -ERROR_INVALID_ARGUMENT);
 }
 
+static void text_from_outside_is_shown_as_far_as_it_can_be_read(void **state)
+{
+    static const unsigned char broken[] = "\xC3\xA9\xFF", hidden[] = "a\0b";
+    unsigned char late[128];
+    struct shown_text buffer;
+    (void)state;
+    assert_string_equal(shown(&buffer, (struct wire_text){broken, 3}), "???");
+    assert_string_equal(shown(&buffer, (struct wire_text){hidden, 3}), "a?b");
+    memset(late, 'x', sizeof(late));
+    memcpy(late, broken, 2);
+    late[sizeof(late) - 1] = 0xFF; /* beyond what is shown: not looked at */
+    assert_memory_equal(shown(&buffer, (struct wire_text){late, sizeof(late)}), "\xC3\xA9xx", 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_from_outside_is_shown_as_far_as_it_can_be_read),
         cmocka_unit_test(raw_inputs_stay_where_they_are_in_the_message),
         cmocka_unit_test(typed_inputs_become_raw_ones),
         cmocka_unit_test(inputs_come_in_any_order),
