@@ -97,7 +97,8 @@ static int number_check(const struct option *option, double value, const char *w
     }
     return error_set(error, ERROR_INVALID_ARGUMENT,
                      "%s.%s: %.15g is out of range; %.15g to %.15g%s%s", where, option->name, value,
-                     option->minimum, option->maximum, option->unit != NULL && option->unit[0] != '\0' ? " " : "",
+                     option->minimum, option->maximum,
+                     option->unit != NULL && option->unit[0] != '\0' ? " " : "",
                      option->unit != NULL ? option->unit : "");
 }
 

@@ -74,8 +74,8 @@ static void run_for(struct closed *closed, uint64_t duration_ns)
     while (grpc_client_calls_open(closed->client) > 0) {
         process_once(closed);
     }
-    printf("%llu %llu %llu\n", (unsigned long long)closed->done,
-           (unsigned long long)closed->failed, (unsigned long long)(clock_now_ns() - begin_ns));
+    printf("%llu %llu %llu\n", (unsigned long long)closed->done, (unsigned long long)closed->failed,
+           (unsigned long long)(clock_now_ns() - begin_ns));
     if (closed->failed > 0) {
         printf("%s\n", closed->failure);
     }
