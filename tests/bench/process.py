@@ -61,8 +61,10 @@ class Place:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         for server in self.servers:
+            if kind is not None:
+                print("   server: exit %s\n%s" % (server.process.poll(), server.log()[-1500:]))
             server.stop()
         self.folder.cleanup()
 

@@ -1,5 +1,8 @@
 """The control API: who may change things, jobs by hand, hold and mode over a restart, Watch."""
+import json
 import os
+import resource
+import sqlite3
 import threading
 
 import grpc
@@ -115,6 +118,64 @@ def test_a_paused_job_stays_paused_over_a_restart(job_server):
     assert jobs.wait_state(job_server, job.id, "PAUSED", 20 * harness.SLOWER).step == step
     job_server.control().ResumeJob(messages().ResumeJobRequest(job=job.id), timeout=10)
     jobs.wait_step(job_server, job.id, step + 5, 30 * harness.SLOWER)
+
+
+def test_a_job_cancelled_on_a_full_disk_stays_cancelled(job_server):
+    job = job_server.job
+    limits = resource.prlimit(job_server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(job_server.process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+    job_server.control().CancelJob(messages().CancelJobRequest(job=job.id), timeout=10)
+    jobs.wait_state(job_server, job.id, "CANCELLED", 10 * harness.SLOWER)
+    harness.wait_until(lambda: job_server.metrics().sum("tidepool_store_errors") > 0,
+                       10 * harness.SLOWER, "the store cannot write")
+    resource.prlimit(job_server.process.pid, resource.RLIMIT_FSIZE, limits)
+    database = sqlite3.connect(os.path.join(job_server.state, "tidepool.db"))
+    harness.wait_until(
+        lambda: database.execute("SELECT state FROM jobs").fetchall() == [("cancelled",)],
+        30 * harness.SLOWER, "the store has it")
+    database.close()
+    job_server.kill()
+    job_server.start()
+    assert jobs.state(job_server, job.id) == "JOB_STATE_CANCELLED"
+
+
+def test_a_token_exports_into_the_model_repository_alone(start, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("a-secret-of-some-length\n", encoding="ascii")
+    path.chmod(0o600)
+    server = start([], {"token_file": str(path)}).start()
+    token = [("authorization", "Bearer a-secret-of-some-length")]
+    wanted = jobs.digits_job(tmp_path, 5)
+
+    def submit(repository):
+        wanted["export"]["repository"] = repository
+        request = messages().SubmitJobRequest(spec_json=json.dumps(wanted))
+        return over_tcp(server).SubmitJob(request, timeout=10, metadata=token)
+    for elsewhere in (str(tmp_path), "/no/such/folder", server.repository + "/..",
+                      server.repository + "/digits"):
+        error = refused(submit, elsewhere)
+        assert error.code() == CODE.PERMISSION_DENIED and server.repository in error.details()
+    job = submit(server.repository + "/.")
+    assert jobs.wait_state(server, job.id, "FINISHED", 30 * harness.SLOWER).export_path \
+        == server.repository + "/./digits/1/model.onnx"
+
+
+def test_what_a_job_exports_is_served_as_its_config_says(start, tmp_path):
+    server = start([]).start()
+    wanted = jobs.digits_job(tmp_path, 5, export={
+        "repository": server.repository, "name": "mine",
+        "config": {"max_batch": 24, "slo": {"latency_ms": 37, "target": 0.9}, "devices": "1:2"}})
+    job = server.submit(wanted)
+    jobs.wait_state(server, job.id, "FINISHED", 30 * harness.SLOWER)
+    made = server.control().ServeModel(messages().ServeModelRequest(model="mine"),
+                                       timeout=30 * harness.SLOWER)
+    assert (made.batch_max, made.slo_ms, made.slo_target_fraction) == (24, 37, 0.9)
+    assert (made.devices_min, made.devices_max) == (1, 2)
+    # What serving would refuse is refused before it is trained for.
+    wanted["export"]["config"]["max_bach"] = 8
+    error = refused(server.submit, wanted)
+    assert error.code() == CODE.INVALID_ARGUMENT
+    assert "job.export.config: unknown key 'max_bach'" in error.details()
 
 
 def test_explain_tells_of_the_grant(job_server):
