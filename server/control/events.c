@@ -160,7 +160,8 @@ void control_on_train(struct control *control, const struct train_event *event)
         on_progress(control, job, event);
         break;
     case TRAIN_RELEASED:
-        if (control->devices[event->device].holder == job->number) {
+        if (control->devices[event->device].holder == job->number &&
+            event->grant == trainer_grant_number(control->trainer, event->device)) {
             device_released(control, event->device);
         }
         break;

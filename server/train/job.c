@@ -41,18 +41,30 @@ void job_release(struct train_job *job)
     free(job);
 }
 
-void job_notify(struct train_job *job, enum train_event_kind kind, uint32_t device,
-                const char *text)
+static void event_send(struct train_job *job, enum train_event_kind kind, uint32_t device,
+                       uint64_t grant, const char *text)
 {
     struct train_event event = {
         .kind = kind,
         .job = job->number,
         .device = device,
+        .grant = grant,
         .step = atomic_load(&job->figures.step),
         .checkpointed_step = atomic_load(&job->figures.checkpointed_step),
     };
     (void)snprintf(event.text, sizeof(event.text), "%s", text);
     job->trainer->notify(job->trainer->context, &event);
+}
+
+void job_notify(struct train_job *job, enum train_event_kind kind, uint32_t device,
+                const char *text)
+{
+    event_send(job, kind, device, 0, text);
+}
+
+void job_released(struct train_job *job, uint32_t device, uint64_t grant)
+{
+    event_send(job, TRAIN_RELEASED, device, grant, "");
 }
 
 void job_poke_keeper(struct train_job *job)

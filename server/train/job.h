@@ -89,6 +89,7 @@ struct train_job *job_hold(struct train_job *job);
 void job_release(struct train_job *job);
 void job_notify(struct train_job *job, enum train_event_kind kind, uint32_t device,
                 const char *text);
+void job_released(struct train_job *job, uint32_t device, uint64_t grant);
 /* The job ends with this text; the first one counts. Any thread but control. */
 void job_fail(struct train_job *job, const char *text);
 void job_sweep(struct train_job *job); /* gives up on devices that have failed */

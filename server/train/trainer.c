@@ -174,17 +174,31 @@ void trainer_job_destroy(struct train_job *job)
     jobs_reap(trainer, false);
 }
 
+void trainer_reap(struct trainer *trainer)
+{
+    jobs_reap(trainer, false);
+}
+
 static void command_send(struct train_job *job, uint32_t device, enum worker_command command)
 {
     if (device >= job->trainer->devices->count ||
-        worker_send(job->trainer->workers[device], command, job) < 0) {
+        worker_send(job->trainer->workers[device], command, job, job->trainer->grants[device]) <
+            0) {
         job_notify(job, TRAIN_FAILED, device, "no memory to tell a training thread what to do");
     }
 }
 
 void trainer_job_grant(struct train_job *job, uint32_t device)
 {
+    if (device < job->trainer->devices->count) {
+        job->trainer->grants[device]++;
+    }
     command_send(job, device, WORKER_GRANT);
+}
+
+uint64_t trainer_grant_number(const struct trainer *trainer, uint32_t device)
+{
+    return trainer->grants[device];
 }
 
 void trainer_job_revoke(struct train_job *job, uint32_t device)
@@ -200,7 +214,7 @@ void trainer_job_device_failed(struct train_job *job, uint32_t device)
         worker_poke(job->trainer->workers[i]); /* whoever is in the job sweeps */
     }
     job_poke_keeper(job);
-    job_notify(job, TRAIN_RELEASED, device, "");
+    job_released(job, device, job->trainer->grants[device]);
 }
 
 int trainer_job_checkpoint(struct train_job *job)

@@ -37,6 +37,7 @@ struct train_event {
     enum train_event_kind kind;
     uint64_t job; /* the caller's number */
     uint32_t device;
+    uint64_t grant; /* RELEASED: of trainer_grant_number */
     uint64_t step, checkpointed_step;
     char text[256];
 };
@@ -72,7 +73,12 @@ int trainer_job_create(struct trainer *trainer, uint64_t number, const char *job
                        const json_t *specification, struct train_job **ret_job,
                        struct error *error);
 void trainer_job_destroy(struct train_job *job); /* holds no device any more */
+/* Frees destroyed jobs whose threads have ended meanwhile; to be called now and then. */
+void trainer_reap(struct trainer *trainer);
 void trainer_job_grant(struct train_job *job, uint32_t device);
+/* Of the device's last grant to any job. A release of another one comes late: a revoke that a
+ * failure has overtaken is answered by both. */
+uint64_t trainer_grant_number(const struct trainer *trainer, uint32_t device);
 void trainer_job_revoke(struct train_job *job, uint32_t device);
 /* The device is lost: as revoke, but its threads may never come back: the released event follows
  * at once, and what such a thread still does is ignored. */

@@ -10,8 +10,9 @@ struct trainer {
     void (*notify)(void *context, const struct train_event *event);
     void *context;
     struct worker *workers[DEVICES_MAX];
-    struct train_job *jobs; /* the control thread */
-    bool sum_on_completion; /* a test's planted fault, set before a job is made */
+    struct train_job *jobs;       /* the control thread */
+    uint64_t grants[DEVICES_MAX]; /* the control thread */
+    bool sum_on_completion;       /* a test's planted fault, set before a job is made */
 };
 
 #endif

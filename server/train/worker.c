@@ -12,6 +12,7 @@ struct command {
     struct letter letter;
     enum worker_command command;
     struct train_job *job; /* a hold */
+    uint64_t grant;
 };
 
 struct worker {
@@ -179,7 +180,7 @@ static void command_take(struct worker *worker, const struct command *command)
             atomic_fetch_add(&job->figures.preemptions, 1);
             job_drop(worker);
         }
-        job_notify(job, TRAIN_RELEASED, worker->device->index, "");
+        job_released(job, worker->device->index, command->grant);
         return;
     case WORKER_LOST:
         if (here) {
@@ -307,13 +308,14 @@ void worker_cancel(struct worker *worker)
     device_training_wake(worker->device);
 }
 
-int worker_send(struct worker *worker, enum worker_command kind, struct train_job *job)
+int worker_send(struct worker *worker, enum worker_command kind, struct train_job *job,
+                uint64_t grant)
 {
     struct command *command = malloc(sizeof(*command));
     if (command == NULL) {
         return -1;
     }
-    *command = (struct command){.command = kind, .job = job_hold(job)};
+    *command = (struct command){.command = kind, .job = job_hold(job), .grant = grant};
     mailbox_send(worker->box, &command->letter);
     if (kind == WORKER_GRANT) {
         atomic_store(&worker->shared.mail, 1);

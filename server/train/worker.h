@@ -20,8 +20,9 @@ struct worker *worker_start(struct device *device, struct error *error); /* NULL
 void worker_stop(struct worker *worker);    /* returns its piece, joins; NULL is fine */
 void worker_destroy(struct worker *worker); /* a stopped one; NULL is fine */
 enum work_place worker_place(const struct worker *worker);
-/* -1: no memory, nothing was sent. */
-int worker_send(struct worker *worker, enum worker_command command, struct train_job *job);
+/* `grant`: the number of the device's last one. -1: no memory, nothing was sent. */
+int worker_send(struct worker *worker, enum worker_command command, struct train_job *job,
+                uint64_t grant);
 void worker_poke(struct worker *worker);   /* there may be work */
 void worker_cancel(struct worker *worker); /* its piece is of no use any more */
 

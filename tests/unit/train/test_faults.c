@@ -228,6 +228,7 @@ struct stuck {
     void *context;
     sem_t inside, go;
     _Atomic bool once;
+    _Atomic uint64_t grant; /* of the last release */
 };
 
 /* The training thread that tells of progress first stays here. */
@@ -239,31 +240,84 @@ static void stuck_notify(void *context, const struct train_event *event)
         while (sem_wait(&stuck->go) != 0) {
         }
     }
+    if (event->kind == TRAIN_RELEASED) {
+        atomic_store(&stuck->grant, event->grant);
+    }
     stuck->notify(stuck->context, event);
+}
+
+/* A job whose training thread of device 0 stays where it is. */
+static void stuck_init(struct stuck *stuck, struct fixture *fixture)
+{
+    *stuck =
+        (struct stuck){.notify = fixture->trainer->notify, .context = fixture->trainer->context};
+    assert_int_equal(sem_init(&stuck->inside, 0, 0), 0);
+    assert_int_equal(sem_init(&stuck->go, 0, 0), 0);
+    fixture->trainer->notify = stuck_notify;
+    fixture->trainer->context = stuck;
+    fixture_job_start(fixture, "stuck",
+                      fixture_specification(fixture, JOB("'steps': 1000000000, 'checkpoint': "
+                                                         "{'every_s': 0}")));
+    trainer_job_grant(fixture->job, 0);
+    assert_int_equal(sem_wait(&stuck->inside), 0);
+}
+
+static void stuck_fini(struct stuck *stuck, struct fixture *fixture)
+{
+    fixture_trainer_stop(fixture);
+    (void)sem_destroy(&stuck->inside);
+    (void)sem_destroy(&stuck->go);
 }
 
 /* Nobody else is in the job who could notice. */
 static void only_device_that_fails_for_good_does_not_hold_the_job(void **state)
 {
     struct fixture *fixture = *state;
-    struct stuck stuck = {.notify = fixture->trainer->notify, .context = fixture->trainer->context};
-    assert_int_equal(sem_init(&stuck.inside, 0, 0), 0);
-    assert_int_equal(sem_init(&stuck.go, 0, 0), 0);
-    fixture->trainer->notify = stuck_notify;
-    fixture->trainer->context = &stuck;
-    fixture_job_start(fixture, "stuck",
-                      fixture_specification(fixture, JOB("'steps': 1000000000, 'checkpoint': "
-                                                         "{'every_s': 0}")));
-    trainer_job_grant(fixture->job, 0);
-    assert_int_equal(sem_wait(&stuck.inside), 0);
+    struct stuck stuck;
+    stuck_init(&stuck, fixture);
     trainer_job_device_failed(fixture->job, 0);
     (void)trainer_job_checkpoint(fixture->job);
     fixture_wait(fixture, TRAIN_CHECKPOINT, 1);
     (void)sem_post(&stuck.go);
     trainer_job_destroy(fixture->job);
-    fixture_trainer_stop(fixture);
-    (void)sem_destroy(&stuck.inside);
-    (void)sem_destroy(&stuck.go);
+    stuck_fini(&stuck, fixture);
+}
+
+/* Else the control thread would take the device for given back while the job trains on it. */
+static void late_release_names_the_grant_that_it_ends(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stuck stuck;
+    stuck_init(&stuck, fixture);
+    assert_int_equal(trainer_grant_number(fixture->trainer, 0), 1);
+    trainer_job_revoke(fixture->job, 0);
+    trainer_job_device_failed(fixture->job, 0);
+    fixture_wait_released(fixture, 0, 1);
+    assert_int_equal(atomic_load(&stuck.grant), 1);
+    atomic_store(&stuck.grant, 0);
+    trainer_job_grant(fixture->job, 0); /* the device has recovered at once */
+    assert_int_equal(trainer_grant_number(fixture->trainer, 0), 2);
+    (void)sem_post(&stuck.go);
+    fixture_wait_released(fixture, 0, 2); /* the revoke's own */
+    assert_int_equal(atomic_load(&stuck.grant), 1);
+    fixture_revoke(fixture, 0);
+    assert_int_equal(atomic_load(&stuck.grant), 2);
+    trainer_job_destroy(fixture->job);
+    stuck_fini(&stuck, fixture);
+}
+
+/* Its data and state may be gigabytes, and the next job may be long in coming. */
+static void destroyed_job_is_freed_without_another_one(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct timespec pause = {.tv_nsec = 1000000};
+    fixture_job_start(fixture, "freed", fixture_specification(fixture, JOB("'steps': 10")));
+    trainer_job_destroy(fixture->job);
+    for (int i = 0; i < 100000 && fixture->trainer->jobs != NULL; i++) {
+        trainer_reap(fixture->trainer);
+        (void)nanosleep(&pause, NULL);
+    }
+    assert_null(fixture->trainer->jobs);
 }
 
 /* ---- sizes ---- */
@@ -692,6 +746,8 @@ int main(void)
         TEST(job_whose_loss_is_no_number_stops_and_keeps_its_checkpoint),
         TEST(job_with_a_huge_learning_rate_fails_and_says_so),
         TEST(only_device_that_fails_for_good_does_not_hold_the_job),
+        TEST(late_release_names_the_grant_that_it_ends),
+        TEST(destroyed_job_is_freed_without_another_one),
         TEST(sizes_that_no_machine_has_are_refused),
         TEST(checkpoint_without_space_warns_and_is_tried_again),
         TEST(job_ends_only_when_its_last_checkpoint_is_written),
