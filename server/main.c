@@ -333,6 +333,7 @@ static void signals_block(sigset_t *set)
     sigaddset(set, SIGHUP);
     pthread_sigmask(SIG_BLOCK, set, NULL); /* inherited by every thread */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file too large for `ulimit -f` is an error of the write */
 }
 
 static void log_configure(const struct config *config)

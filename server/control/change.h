@@ -16,7 +16,11 @@ typedef void control_done(struct control *control, void *context, size_t index,
 #define CONTROL_JOBS_ACTIVE_MAX 1000
 
 /* A job of the same request id is answered instead of made anew; "" makes one always. */
-void control_job_submit(struct control *control, const char *specification, const char *request_id,
+struct control_submission {
+    const char *specification, *request_id;
+    bool export_anywhere; /* else only into the model repository */
+};
+void control_job_submit(struct control *control, const struct control_submission *submission,
                         control_done *done, void *context);
 /* By index. A job that has ended: FAILED_PRECONDITION; one already so: done. */
 void control_job_cancel(struct control *control, size_t index, control_done *done, void *context);

@@ -7,6 +7,7 @@
 
 #define TICKS_PER_SECOND (1000 / TICK_MS)
 #define LEDGER_STORE_NS (60 * NS_PER_S)
+#define STORE_AGAIN_NS (5 * NS_PER_S)
 #define TWIN_SETTLE_NS (2 * NS_PER_S)
 #define ANSWERED_TAKE_MAX 4096
 
@@ -305,6 +306,19 @@ static void publish(struct control *control)
  * --------------------------------------------------------------------------------------------------
  */
 
+/* What a job came to is told to nobody who could ask again: it is written until it is there. Else a
+ * job that was cancelled while the disk was full would go on after a restart. */
+static void store_again(struct control *control)
+{
+    uint64_t errors = atomic_load(&control->store_errors);
+    if (errors != control->store_errors_seen &&
+        control->now_ns - control->stored_again_ns >= STORE_AGAIN_NS) {
+        control->store_errors_seen = errors;
+        control->stored_again_ns = control->now_ns;
+        jobs_store(control);
+    }
+}
+
 void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct control *control = arg;
@@ -333,9 +347,11 @@ void on_tick(evutil_socket_t fd, short what, void *arg)
         }
     }
     tick_timeline(control);
+    trainer_reap(control->trainer);
     if (control->now_ns - control->ledger_stored_ns >= LEDGER_STORE_NS) {
         ledger_store(control);
     }
+    store_again(control);
     publish(control);
     if (control->revision != revision) {
         revision_touch(control, &control->status_revisions, false);

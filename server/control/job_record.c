@@ -6,6 +6,7 @@
 #include "server/base/log.h"
 #include "server/base/options.h"
 #include "server/control/state.h"
+#include "server/serve/model_config.h"
 
 /* States that are kept: what the job was doing is found anew after a restart. */
 static const char *kept_state(const struct job_entry *job)
@@ -153,6 +154,44 @@ int job_train(struct control *control, struct job_entry *job, const json_t *spec
                               error);
 }
 
+static int export_place_check(const struct control *control, const json_t *export,
+                              struct error *error)
+{
+    const char *repository = control->config->model_repository;
+    const char *given = json_string_value(json_object_get(export, "repository"));
+    char *own = repository != NULL ? realpath(repository, NULL) : NULL;
+    char *wanted = given != NULL ? realpath(given, NULL) : NULL;
+    bool same = own != NULL && wanted != NULL && strcmp(own, wanted) == 0;
+    free(own);
+    free(wanted);
+    if (same) {
+        return 0;
+    }
+    return error_set(error, ERROR_PERMISSION_DENIED,
+                     "job.export.repository: with a token only the server's own model repository "
+                     "(%.200s) is allowed; over the Unix socket any folder is",
+                     repository != NULL ? repository : "it has none");
+}
+
+static int export_config_check(const json_t *config, struct error *error)
+{
+    struct model_config read;
+    int result;
+    model_config_init(&read, "exported");
+    result = model_config_read_json(&read, config, "job.export.config", error);
+    model_config_fini(&read);
+    return result;
+}
+
+int job_check_export(const struct control *control, const json_t *specification, bool anywhere,
+                     struct error *error)
+{
+    const json_t *export = json_object_get(specification, "export");
+    const json_t *config = json_object_get(export, "config");
+    int result = export == NULL || anywhere ? 0 : export_place_check(control, export, error);
+    return result < 0 || config == NULL ? result : export_config_check(config, error);
+}
+
 /* ---- reading
  * -------------------------------------------------------------------------------------------- */
 
@@ -233,7 +272,7 @@ void jobs_store(struct control *control)
 {
     for (size_t i = 0; i < control->job_count; i++) {
         struct job_entry *job = control->jobs[i];
-        if (job->committed && job->train != NULL) {
+        if (job->committed) {
             job_refresh_figures(job);
             job_store(control, job, count_store_error, control);
         }

@@ -345,10 +345,11 @@ static int check_sizes(const struct control *control, const char *specification,
 }
 
 /* Everything but the commit. On an error nothing is left. */
-static int job_make(struct control *control, const char *text, const char *request_id,
+static int job_make(struct control *control, const struct control_submission *submission,
                     control_done *done, void *context, struct error *error)
 {
-    int result = check_sizes(control, text, request_id, error);
+    const char *text = submission->specification;
+    int result = check_sizes(control, text, submission->request_id, error);
     json_t *specification = NULL;
     struct job_entry *job = NULL;
     struct commit *commit = calloc(1, sizeof *commit);
@@ -361,14 +362,17 @@ static int job_make(struct control *control, const char *text, const char *reque
         goto out;
     }
     job = commit != NULL ? job_add(control, control->job_number + 1) : NULL;
-    if (job == NULL || (job->request_id = strdup(request_id)) == NULL ||
+    if (job == NULL || (job->request_id = strdup(submission->request_id)) == NULL ||
         (job->specification = strdup(text)) == NULL) {
         result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "submit: no memory");
         goto out;
     }
     job->state = CONTROL_JOB_LOADING;
     job->submitted_wall_ns = clock_wall_ns();
-    result = job_train(control, job, specification, error);
+    result = job_check_export(control, specification, submission->export_anywhere, error);
+    if (result == 0) {
+        result = job_train(control, job, specification, error);
+    }
     if (result == 0) {
         result = wait_for_commit(job, done, context, error);
     }
@@ -397,19 +401,19 @@ out:
     return result;
 }
 
-void control_job_submit(struct control *control, const char *specification, const char *request_id,
+void control_job_submit(struct control *control, const struct control_submission *submission,
                         control_done *done, void *context)
 {
     struct error error = {0};
     size_t index = 0;
-    struct job_entry *job = job_by_request(control, request_id, &index);
+    struct job_entry *job = job_by_request(control, submission->request_id, &index);
     int result = 0;
     if (job != NULL && job->committed) {
         done(control, context, index, NULL);
     } else if (job != NULL) {
         result = wait_for_commit(job, done, context, &error);
     } else {
-        result = job_make(control, specification, request_id, done, context, &error);
+        result = job_make(control, submission, done, context, &error);
     }
     if (result < 0) {
         done(control, context, 0, &error);

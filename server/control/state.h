@@ -153,6 +153,7 @@ struct control {
     bool stopping;
     _Atomic bool testing;
     _Atomic uint64_t store_errors; /* the store's thread counts */
+    uint64_t store_errors_seen, stored_again_ns;
 
     struct event_base *base;
     struct event *mail_event, *tick_event, *core_event;
@@ -296,10 +297,13 @@ int jobs_load(struct control *control, struct error *error);
 /* `done` as in the store; NULL: only counted and logged. */
 int job_store(struct control *control, const struct job_entry *job, store_done *done,
               void *context);
-void jobs_store(struct control *control); /* the figures of all that have not ended */
+void jobs_store(struct control *control); /* all that the store has or should have */
 /* Checks the specification and makes the trainer's job. */
 int job_train(struct control *control, struct job_entry *job, const json_t *specification,
               struct error *error);
+/* What the trainer cannot know: serving reads the export's config; and where it may lie. */
+int job_check_export(const struct control *control, const json_t *specification, bool anywhere,
+                     struct error *error);
 void job_refresh_figures(struct job_entry *job);
 
 /* ---- settings.c

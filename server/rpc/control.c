@@ -16,7 +16,7 @@ struct task {
     struct grpc_call *call;
     struct control_service *service;
     const ProtobufCMessage *request;
-    bool changes; /* the caller may change things (checked) */
+    bool by_unix; /* a change, asked for by the Unix socket's user (checked), not by a token */
 };
 
 /* ---- answers
@@ -223,8 +223,12 @@ static void run_get_timeline(struct control *control, struct control_call *lette
 
 static void run_submit_job(struct control *control, struct control_call *letter)
 {
-    const Tidepool__V1__SubmitJobRequest *request = (const void *)((struct task *)letter)->request;
-    control_job_submit(control, request->spec_json, request->request_id, on_job_changed, letter);
+    const struct task *task = (struct task *)letter;
+    const Tidepool__V1__SubmitJobRequest *request = (const void *)task->request;
+    const struct control_submission submission = {.specification = request->spec_json,
+                                                  .request_id = request->request_id,
+                                                  .export_anywhere = task->by_unix};
+    control_job_submit(control, &submission, on_job_changed, letter);
 }
 
 static void change_job(struct control *control, struct task *task, const char *name,
@@ -314,7 +318,7 @@ static void run_inject_fault(struct control *control, struct control_call *lette
     struct error error = {0};
     size_t index = 0;
     control_status(control, &status);
-    if (!status.testing && !task->changes) {
+    if (!status.testing && !task->by_unix) {
         error_set(&error, ERROR_PERMISSION_DENIED,
                   "faults are injected over the Unix socket, or anywhere with \"testing\": true "
                   "in the configuration");
@@ -410,7 +414,7 @@ static void begin(struct grpc_call *call, const ProtobufCMessage *message,
                           .call = call,
                           .service = service,
                           .request = message,
-                          .changes = by_unix};
+                          .by_unix = by_unix};
     control_post(service->control, &task->letter);
 }
 
