@@ -3,35 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-static bool is_continuation(unsigned char byte)
-{
-    return (byte & 0xC0) == 0x80;
-}
-
-/* Length of the UTF-8 character at `text`, or 0 when it is not one (overlong forms, surrogates
- * and values above U+10FFFF are none). */
-static size_t character_length(const unsigned char *text, size_t left)
-{
-    if (text[0] < 0x80) {
-        return 1;
-    }
-    if (text[0] < 0xC2 || text[0] > 0xF4) {
-        return 0;
-    }
-    size_t length = text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : 4;
-    if (left < length) {
-        return 0;
-    }
-    for (size_t i = 1; i < length; i++) {
-        if (!is_continuation(text[i])) {
-            return 0;
-        }
-    }
-    bool overlong = (text[0] == 0xE0 && text[1] < 0xA0) || (text[0] == 0xF0 && text[1] < 0x90);
-    bool surrogate = text[0] == 0xED && text[1] > 0x9F;
-    bool beyond = text[0] == 0xF4 && text[1] > 0x8F;
-    return overlong || surrogate || beyond ? 0 : length;
-}
+#include "server/base/utf8.h"
 
 static size_t escape_byte(unsigned char byte, bool edge, char *out)
 {
@@ -53,7 +25,7 @@ size_t status_text_encode(const char *text, char out[STATUS_TEXT_ENCODED_MAX])
     size_t left = strlen(text);
     size_t taken = 0, written = 0;
     while (left > 0) {
-        size_t length = character_length(bytes, left);
+        size_t length = utf8_character_length(bytes, left);
         size_t step = length == 0 ? 1 : length;
         if (taken + step > STATUS_TEXT_BYTES_MAX) {
             break;

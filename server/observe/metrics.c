@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/base/utf8.h"
+
 struct metrics_page {
     char *text;
     size_t length, capacity;
@@ -78,30 +80,12 @@ void metrics_family(struct metrics_page *page, const char *name, enum metrics_ty
     page->type = type;
 }
 
-/* Length of the UTF-8 character at `text`, 0 when it is none (RFC 3629: no overlong forms, no
- * surrogates). */
-static size_t utf8_length(const unsigned char *text)
-{
-    size_t length = text[0] < 0x80                       ? 1
-                    : text[0] >= 0xc2 && text[0] <= 0xdf ? 2
-                    : text[0] >= 0xe0 && text[0] <= 0xef ? 3
-                    : text[0] >= 0xf0 && text[0] <= 0xf4 ? 4
-                                                         : 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xc0) != 0x80) { /* also the terminating 0 */
-            return 0;
-        }
-    }
-    bool odd = (text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
-               (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f);
-    return length > 1 && odd ? 0 : length;
-}
-
 static void append_value(struct metrics_page *page, const char *value)
 {
     const unsigned char *text = (const unsigned char *)value;
-    while (*text != '\0') {
-        size_t length = utf8_length(text);
+    const unsigned char *end = text + strlen(value);
+    while (text < end) {
+        size_t length = utf8_character_length(text, (size_t)(end - text));
         if (*text == '\\') {
             append_text(page, "\\\\");
         } else if (*text == '"') {

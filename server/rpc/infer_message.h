@@ -10,6 +10,7 @@
 
 #include "models/tensor.h"
 #include "server/base/error.h"
+#include "server/base/utf8.h"
 #include "server/base/wire.h"
 
 #define INFER_TENSORS_MAX MODEL_TENSORS_MAX
@@ -82,7 +83,5 @@ uint64_t contents_raw_bytes(const struct infer_input *input, enum datatype datat
 /* Writes the raw form, contents_raw_bytes long. */
 void contents_raw_write(const struct infer_input *input, enum datatype datatype,
                         unsigned char *out);
-
-bool utf8_is_valid(struct wire_text text);
 
 #endif

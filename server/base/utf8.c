@@ -1,9 +1,14 @@
-#include "server/rpc/infer_message.h"
+#include "server/base/utf8.h"
 
-/* Length of the character that begins here, or 0: overlong, surrogate, beyond U+10FFFF, cut. */
-static size_t character_length(const unsigned char *at, size_t left)
+#include <stdint.h>
+#include <string.h>
+
+size_t utf8_character_length(const unsigned char *at, size_t left)
 {
     unsigned char first = at[0];
+    if (first < 0x80) {
+        return 1;
+    }
     size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
     if (length == 0 || length > left) {
         return 0;
@@ -35,7 +40,7 @@ bool utf8_is_valid(struct wire_text text)
                 continue;
             }
         }
-        size_t length = at[0] < 0x80 ? 1 : character_length(at, left);
+        size_t length = utf8_character_length(at, left);
         if (length == 0) {
             return false;
         }
