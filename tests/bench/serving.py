@@ -72,7 +72,7 @@ def tail(place, rounds, quick):
         server.start()
         job = training.submit(place, server, "beside", hidden=(1024, 1024), micro_batch=64)
         training.wait_busy(server, job)
-        rate, seconds = 300 / milliseconds, 1 if quick else 4
+        rate, seconds = 300 / milliseconds, 1 if quick else 3
         values = []
         for index in range(rounds):
             p99 = {}

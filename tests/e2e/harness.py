@@ -257,9 +257,9 @@ class Server:
         for channel in self.channels:
             channel.close()
         self.channels = []
-        self.control_stub = None
+        self.control_stub = self.statistics_stub = None
 
-    control_stub = None
+    control_stub = statistics_stub = None
 
     def control(self):
         if self.control_stub is None:

@@ -73,7 +73,10 @@ def refused(call, *arguments, **keywords):
 
 def statistics(server, model):
     """ModelStatistics of one model, as the stock message."""
-    answer = stub(server).ModelStatistics(pb.ModelStatisticsRequest(name=model), timeout=10)
+    if server.statistics_stub is None:  # one connection for all of them
+        server.statistics_stub = stub(server)
+    answer = server.statistics_stub.ModelStatistics(pb.ModelStatisticsRequest(name=model),
+                                                    timeout=10)
     return answer.model_stats[0]
 
 
