@@ -15,6 +15,8 @@ SINGLE = ["identity_fp32", "delay_50ms", "delay_0", "loop", "gather_fails"]
 def pytest_configure(config):
     config.addinivalue_line("markers", "case(row): the test shows this row of cases.py")
     config.addinivalue_line("markers", "threads: also run on the ThreadSanitizer build")
+    config.addinivalue_line("markers", "release: only on the release build: the server's part "
+                            "in it is shown by other tests on the others")
     config.addinivalue_line("markers", "long: only in the long runs")
 
 
@@ -33,6 +35,8 @@ def pytest_collection_modifyitems(config, items):
         raise pytest.UsageError("no test shows " + ", ".join(sorted(missing)))
     if harness.VARIANT == "tsan":
         keep(config, items, lambda item: item.get_closest_marker("threads"))
+    if harness.VARIANT != "release":
+        keep(config, items, lambda item: not item.get_closest_marker("release"))
     if not harness.LONG:
         keep(config, items, lambda item: not item.get_closest_marker("long"))
 

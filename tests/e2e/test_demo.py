@@ -9,6 +9,8 @@ import pytest
 
 import harness
 
+pytestmark = pytest.mark.release
+
 KEYS = {"requests_ok", "requests_failed", "late_by_handover", "p50_ms", "p99_ms", "slo_ms",
         "handovers", "slices", "train_steps", "train_loss_first", "train_loss_last",
         "ledger_balanced", "weights_equal"}

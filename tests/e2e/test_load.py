@@ -10,6 +10,8 @@ import pytest
 
 import harness
 
+pytestmark = pytest.mark.release
+
 TOOL = os.path.join(harness.BUILD, "tidepool-load")
 
 
