@@ -63,6 +63,27 @@ static void batches_fill(struct scratch *scratch, struct endpoint *endpoint,
     }
 }
 
+static void memory_fill(struct scratch *scratch, struct endpoint *endpoint,
+                        Inference__ModelStatistics *statistics)
+{
+    static char cpu[] = "CPU", gpu[] = "GPU";
+    struct instance_memory memory[DEVICES_MAX];
+    uint32_t count = endpoint_memory(endpoint, memory, DEVICES_MAX);
+    Inference__MemoryUsage *made = scratch_take(scratch, count, sizeof(*made));
+    statistics->memory_usage = scratch_take(scratch, count, sizeof(*statistics->memory_usage));
+    if (scratch->failed) {
+        return;
+    }
+    statistics->n_memory_usage = count;
+    for (uint32_t i = 0; i < count; i++) {
+        inference__memory_usage__init(&made[i]);
+        statistics->memory_usage[i] = &made[i];
+        made[i].type = strcmp(memory[i].device_kind, "cpu") == 0 ? cpu : gpu;
+        made[i].id = memory[i].device;
+        made[i].byte_size = memory[i].bytes;
+    }
+}
+
 static Inference__ModelStatistics *statistics_of(struct scratch *scratch, struct endpoint *endpoint)
 {
     Inference__ModelStatistics *made = scratch_take(scratch, 1, sizeof(*made));
@@ -79,6 +100,7 @@ static Inference__ModelStatistics *statistics_of(struct scratch *scratch, struct
     made->execution_count = statistics.executions;
     made->inference_stats = totals(scratch, &statistics);
     batches_fill(scratch, endpoint, made);
+    memory_fill(scratch, endpoint, made);
     return made;
 }
 

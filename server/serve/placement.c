@@ -292,3 +292,23 @@ void serve_device_recovered(struct serve *serve, uint32_t device)
 {
     atomic_store(&serve->workers[device].failed, false);
 }
+
+/* ---- figures ----------------------------------------------------------------------------------
+ */
+
+uint32_t endpoint_memory(struct endpoint *endpoint, struct instance_memory *ret_memory,
+                         uint32_t capacity)
+{
+    struct serve *serve = endpoint->serve;
+    uint32_t count = 0;
+    (void)pthread_mutex_lock(&serve->control);
+    for (uint32_t i = 0; i < serve->worker_count; i++) {
+        const struct placement *placement = &endpoint->placements[i];
+        if (placement->state == PLACEMENT_PRESENT && count++ < capacity) {
+            ret_memory[count - 1] = (struct instance_memory){serve->workers[i].device->kind, i,
+                                                             placement->slot->memory_bytes};
+        }
+    }
+    (void)pthread_mutex_unlock(&serve->control);
+    return count;
+}

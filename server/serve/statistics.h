@@ -73,6 +73,15 @@ void endpoint_statistics(struct endpoint *endpoint, struct endpoint_statistics *
 /* The executed batch sizes in rising order; returns their number (at most `capacity` written). */
 uint32_t endpoint_batches(struct endpoint *endpoint, struct batch_statistics *ret_batches,
                           uint32_t capacity);
+/* Memory of its instances: an entry for each device that has one; returns their number (at most
+ * `capacity` written). */
+struct instance_memory {
+    const char *device_kind;
+    uint32_t device;
+    uint64_t bytes;
+};
+uint32_t endpoint_memory(struct endpoint *endpoint, struct instance_memory *ret_memory,
+                         uint32_t capacity);
 /* Moves out the arrivals and latencies of answered requests, device by device, each device's in
  * the order of its answers (sort them by arrival). One thread at a time: control's. */
 size_t endpoint_recorded(struct endpoint *endpoint, struct recorded_request *ret_requests,

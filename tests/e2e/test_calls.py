@@ -154,6 +154,9 @@ def test_statistics_count_what_was_sent(client):
     assert 0 < parts.compute_infer.ns < total
     assert parts.queue.ns + parts.compute_infer.ns <= total
     assert after.last_inference > 1_600_000_000_000
+    assert after.memory_usage
+    assert all(entry.type == "CPU" and entry.byte_size > 0 for entry in after.memory_usage)
+    assert len({entry.id for entry in after.memory_usage}) == len(after.memory_usage)
     names = {stats.name for stats in client.get_inference_statistics().model_stats}
     assert {"row_sums", "add_one", "identity_bytes"} <= names
 
