@@ -22,7 +22,10 @@
 #define APPLY_MIN 20
 
 /* Sanitizers look for races and bad memory, not for other bits: one core type is enough. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#define STEPS 60
+#elif defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
 #define STEPS 90
 #else
