@@ -294,15 +294,15 @@ check-format:
 # All that a change must pass, on a fresh machine too. Sanitizers: memory in every room, threads in
 # those that have threads. clang builds all of it as well, warnings being errors there too.
 JOBS    := -j$(shell nproc)
-THREADED := base device net observe store serve train control rpc
+THREADED := train base device net observe store serve control rpc
 test: deps
 	$(MAKE) $(JOBS) --no-print-directory all test-models
 	$(MAKE) $(JOBS) --no-print-directory CC=clang BUILD=$(BUILD)/clang VENV=$(VENV) all
 	$(MAKE) --no-print-directory check-layers check-format check-core-pure check-core-hash
 	$(MAKE) $(JOBS) --no-print-directory VARIANT=asan all tests-unit
-	$(MAKE) --no-print-directory VARIANT=asan check-unit check-sim check-fuzz
+	$(MAKE) $(JOBS) -Otarget --no-print-directory VARIANT=asan check-unit check-sim check-fuzz
 	$(MAKE) $(JOBS) --no-print-directory VARIANT=tsan all $(THREADED:%=tests-%)
-	$(MAKE) --no-print-directory VARIANT=tsan $(THREADED:%=check-%)
+	$(MAKE) $(JOBS) -Otarget --no-print-directory VARIANT=tsan $(THREADED:%=check-%)
 	$(MAKE) --no-print-directory VARIANT=tsan check-e2e
 	$(MAKE) --no-print-directory VARIANT=asan check-e2e
 	$(MAKE) --no-print-directory check-e2e
