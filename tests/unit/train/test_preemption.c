@@ -24,10 +24,10 @@
 /* Sanitizers look for races and bad memory, not for other bits: one core type is enough. */
 #if defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
-#define STEPS 60
+#define STEPS 100
 #elif defined(__SANITIZE_ADDRESS__)
 #define SANITIZED 1
-#define STEPS 90
+#define STEPS 110
 #else
 #define SANITIZED 0
 #define STEPS 160
@@ -111,10 +111,14 @@ static void pause_us(unsigned us)
     (void)nanosleep(&time, NULL);
 }
 
-/* Until the device is in that part of a step, or it has taken too long. */
+/* Until the device is in that part of a step, or it has taken too long. An apply comes but once a
+ * step: it is worth the wait for a whole one. */
 static void place_await(struct fixture *fixture, uint32_t device, enum work_place place)
 {
-    for (int i = 0; i < 400 && worker_place(fixture->trainer->workers[device]) != place; i++) {
+    int tries = place == WORK_APPLY ? 20000 : 400;
+    for (int i = 0; i < tries && worker_place(fixture->trainer->workers[device]) != place &&
+                    fixture_count(fixture, TRAIN_FINISHED) == 0;
+         i++) {
         pause_us(20);
     }
 }
