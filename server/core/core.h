@@ -292,7 +292,7 @@ struct core_event {
         struct {
             uint64_t endpoint;
             uint64_t interval_ns; /* since its last sample */
-            uint32_t arrivals;
+            uint32_t arrivals;    /* in what service times count: rows of a batch */
             uint32_t queue_length;
             uint64_t oldest_wait_ns;
             uint64_t busy_ns; /* device time its batches took, over all devices */

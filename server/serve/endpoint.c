@@ -290,7 +290,8 @@ int endpoint_submit(struct endpoint *endpoint, struct serve_request *request, st
     (void)endpoint_hold(endpoint);
     (void)pthread_mutex_lock(&endpoint->lock);
     atomic_store_explicit(&endpoint->arrivals,
-                          atomic_load_explicit(&endpoint->arrivals, memory_order_relaxed) + 1,
+                          atomic_load_explicit(&endpoint->arrivals, memory_order_relaxed) +
+                              request->rows,
                           memory_order_relaxed);
     result = request_admit(endpoint, request, &expected_ns, error);
     if (result == 0) {

@@ -104,7 +104,8 @@ const char *endpoint_state_name(enum endpoint_state state);
 
 /* For the core's samples: totals since the endpoint was added; the caller takes differences. */
 struct serve_sample {
-    uint64_t arrivals; /* requests that were valid, refused ones included: demand */
+    uint64_t arrivals; /* rows of valid requests, refused ones included: demand, as service times
+                        * are those of rows */
     uint64_t busy_ns;  /* device time of its batches, over all devices */
     uint32_t queue_length;
     uint64_t queue_rows, queue_bytes;

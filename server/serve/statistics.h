@@ -55,7 +55,7 @@ struct batch_statistics {
 };
 
 struct endpoint_statistics {
-    uint64_t arrivals;           /* valid requests, refused ones included */
+    uint64_t arrivals;           /* rows of valid requests, refused ones included */
     uint64_t success, inference; /* requests; rows */
     uint64_t executions;
     uint64_t last_inference_wall_ms;

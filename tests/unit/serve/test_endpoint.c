@@ -113,6 +113,7 @@ static void what_waits_behind_a_run_shares_the_next_batch(void **state)
     assert_int_equal(bench.requests[4].results[1], 4);
     assert_int_equal(fake_world.runs, 2);
     assert_int_equal(fake_world.rows_max, 8);
+    assert_int_equal(statistics().arrivals, 9); /* rows: demand is theirs, as service times are */
 }
 
 static void a_full_queue_refuses_at_once_and_says_its_bound(void **state)
@@ -464,7 +465,7 @@ static void a_name_and_a_number_are_given_once(void **state)
 struct submitter {
     pthread_t thread;
     unsigned seed;
-    uint32_t accepted, answered, refused;
+    uint32_t accepted, answered, refused, rows;
 };
 
 static void *submit_and_cancel(void *arg)
@@ -479,6 +480,7 @@ static void *submit_and_cancel(void *arg)
             int64_t value = rand_r(&self->seed) % 16 == 0 ? FAKE_BAD : i * 8 + j;
             fake_request_init(&requests[j], 1 + (uint32_t)rand_r(&self->seed) % 4, value);
             accepted[j] = endpoint_submit(bench.endpoint, &requests[j].request, &error) == 0;
+            self->rows += requests[j].request.rows;
             self->accepted += accepted[j];
             self->refused += !accepted[j];
         }
@@ -505,7 +507,7 @@ static void every_request_is_answered_exactly_once_and_counted_once(void **state
 {
     struct submitter submitters[SUBMITTERS];
     struct error error;
-    uint64_t accepted = 0, refused = 0, failed = 0;
+    uint64_t accepted = 0, refused = 0, failed = 0, rows = 0;
     (void)state;
     fake_gate_open(true);
     struct repository_model *model = fake_model("m", 8, false);
@@ -527,12 +529,14 @@ static void every_request_is_answered_exactly_once_and_counted_once(void **state
         assert_int_equal(submitters[i].accepted, submitters[i].answered);
         accepted += submitters[i].accepted;
         refused += submitters[i].refused;
+        rows += submitters[i].rows;
     }
     struct endpoint_statistics now = statistics();
     for (int i = 0; i < FAILURE_COUNT; i++) {
         failed += now.failed[i];
     }
-    assert_int_equal(now.arrivals, accepted + refused);
+    assert_int_equal(accepted + refused, SUBMITTERS * ROUNDS * 3);
+    assert_int_equal(now.arrivals, rows);
     assert_int_equal(now.success + failed, accepted);
     assert_int_equal(now.refused[REFUSAL_QUEUE_FULL], refused);
     assert_int_equal(now.pending, 0);
