@@ -1,4 +1,5 @@
 """Mistakes of an operator or a researcher, each with the text that says what to do."""
+import errno
 import json
 import os
 import socket
@@ -195,13 +196,16 @@ def test_a_full_disk_delays_checkpoints_and_not_training(start, tmp_path):
     jobs.wait_step(server, job.id, 20, 30 * harness.SLOWER)
     filler = "/proc/%d/root%s/filler" % (server.process.pid, server.state)
     with open(filler, "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-    harness.wait_until(lambda: "space" in server.get_job(job.id).warning, 30 * harness.SLOWER,
-                       "the job warns of the full disk")
+        def filled_and_warned():
+            # Again each time: an older checkpoint that goes makes room for the next one.
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+            return "space" in server.get_job(job.id).warning
+        harness.wait_until(filled_and_warned, 30 * harness.SLOWER,
+                           "the job warns of the full disk")
     now = server.get_job(job.id)
     jobs.wait_step(server, job.id, now.step + 50, 30 * harness.SLOWER)
     assert server.get_job(job.id).state == harness.Stubs.control.JOB_STATE_RUNNING
