@@ -30,7 +30,8 @@ PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 
 # ---- rooms and their layers -------------------------------------------------------------------
 # uses_<room> is what a room may include; libraries, unit tests and check-layers all follow it.
-ROOMS := base core net observe store device models serve train control rpc
+# `simulator` is `tidepool sim`: a room among the clients that plays traces through the core.
+ROOMS := base core net observe store device models serve train control rpc simulator
 uses_base    :=
 uses_core    :=
 uses_net     := base
@@ -42,8 +43,10 @@ uses_serve   := device models observe base
 uses_train   := device models observe base
 uses_control := serve train device models core store observe base
 uses_rpc     := control serve train device models net observe base proto
-dir_models := models
-$(foreach r,$(filter-out models,$(ROOMS)),$(eval dir_$r := server/$r))
+uses_simulator := core base
+dir_models    := models
+dir_simulator := clients/sim
+$(foreach r,$(filter-out models simulator,$(ROOMS)),$(eval dir_$r := server/$r))
 $(foreach r,$(ROOMS),$(eval src_$r := $(shell find $(dir_$r) -name '*.c' 2>/dev/null | sort)))
 
 PROTOS   := $(shell find proto -name '*.proto' | sort)
@@ -93,11 +96,11 @@ $(call objects,$(src_rpc) $(shell find clients tests -name '*.c' 2>/dev/null) se
 # ---- binaries ----------------------------------------------------------------------------------
 SERVER_LIBS := $(foreach r,rpc control serve train device models core store net observe proto base,$(call lib,$(r)))
 # Each client program is its folder's main.c and the library of all other client code.
-uses_clients := proto base
+uses_clients := simulator proto base
 dir_clients  := clients
-src_clients  := $(shell find clients -name '*.c' ! -name main.c | sort)
+src_clients  := $(filter-out $(src_simulator),$(shell find clients -name '*.c' ! -name main.c | sort))
 $(eval $(call room_rules,clients))
-CLIENT_LIBS := $(call libs_of,clients)
+CLIENT_LIBS := $(call libs_of,clients) $(call libs_of,simulator)
 BINARIES := $(OUT)/tidepoold $(OUT)/tidepool $(OUT)/tidepool-load
 
 all: $(BINARIES)
@@ -117,8 +120,8 @@ $(OUT)/tidepool-demo: $(call objects,clients/demo/main.c) $(CLIENT_LIBS)
 # tests/unit/<room>/test_<file>.c tests that room's <file>.c and links what the room may use.
 # Helpers shared by a room's tests: tests/unit/<room>/*.c without the test_ prefix.
 define unit_rules
-tests_$(1)   := $$(shell find tests/unit/$(1) -name 'test_*.c' 2>/dev/null | sort)
-helpers_$(1) := $$(shell find tests/unit/$(1) -name '*.c' ! -name 'test_*.c' 2>/dev/null | sort)
+tests_$(1)   := $$(shell find tests/unit/$(notdir $(dir_$(1))) -name 'test_*.c' 2>/dev/null | sort)
+helpers_$(1) := $$(shell find tests/unit/$(notdir $(dir_$(1))) -name '*.c' ! -name 'test_*.c' 2>/dev/null | sort)
 $$(foreach t,$$(tests_$(1)),$$(eval $$(OUT)/$$(t:.c=): $$(call objects,$$(t) $$(helpers_$(1))) $$(call libs_of,$(1))))
 tests-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
 check-$(1): $$(tests_$(1):%.c=$$(OUT)/%)

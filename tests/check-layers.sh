@@ -28,6 +28,7 @@ room_of() {
 checked=0
 for room in "${!dir[@]}"; do
     while IFS=: read -r file line text; do
+        [ "$(room_of "$file")" = "$room" ] || continue # of a room inside this one
         path=${text#*\"}
         path=${path%%\"*}
         target=$(room_of "$path")
