@@ -140,6 +140,7 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_DEVICE_FAILED:
     case CORE_EVENT_DEVICE_RECOVERED:
     case CORE_EVENT_DEVICE_SLOW:
+    case CORE_EVENT_DEVICE_SPEED:
     case CORE_EVENT_DEVICE_CORDONED:
     case CORE_EVENT_DEVICE_OCCUPIED:
     case CORE_EVENT_DEVICE_RECLAIM_BY:
@@ -153,6 +154,10 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_ENDPOINT_SAMPLE:
     case CORE_EVENT_ENDPOINT_DANGER:
         core_demand_event(core, event);
+        break;
+    case CORE_EVENT_KIND_MEASURED:
+    case CORE_EVENT_LEASE_SPEED:
+        core_kinds_event(core, event);
         break;
     case CORE_EVENT_RESTORED_INSTANCE:
         if (core->reconciled) {

@@ -96,6 +96,14 @@ enum core_reason {
     CORE_REASON_COUNT,
 };
 
+/* What limits the speed of a piece of work; kinds of device differ in both. */
+enum core_work {
+    CORE_WORK_ANY,     /* not known, or both */
+    CORE_WORK_COMPUTE, /* arithmetic */
+    CORE_WORK_MEMORY,  /* memory bandwidth */
+    CORE_WORK_COUNT,
+};
+
 /* Where a device-second is booked; exactly one account at a time. */
 enum core_account {
     CORE_ACCOUNT_FREE,      /* nobody needs it (models may be parked on it) */
@@ -191,11 +199,13 @@ enum core_event_kind {
     CORE_EVENT_DEVICE_FAILED,     /* .device: its instances and its holder's part are gone */
     CORE_EVENT_DEVICE_RECOVERED,  /* .device: from failed or quarantined; gets verified first */
     CORE_EVENT_DEVICE_SLOW,       /* .device_flag: on or off */
+    CORE_EVENT_DEVICE_SPEED,      /* .device_speed: measured of late, against its kind's own */
     CORE_EVENT_DEVICE_CORDONED,   /* .device_flag: on: no new lease, no new instance */
     CORE_EVENT_DEVICE_OCCUPIED,   /* .device_flag: by a foreign process; not granted meanwhile */
     CORE_EVENT_DEVICE_RECLAIM_BY, /* .device_time: empty it by then; 0 takes the wish back */
     CORE_EVENT_DEVICE_SAMPLE,     /* .device_sample: every 10-100 ms while a batch or a lease is on
                                    * the device, and just before every event that changes it */
+    CORE_EVENT_KIND_MEASURED,     /* .kind_measured */
     CORE_EVENT_ENDPOINT_ADDED,    /* .endpoint_spec */
     CORE_EVENT_ENDPOINT_CHANGED,  /* .endpoint_spec */
     CORE_EVENT_ENDPOINT_REMOVED,  /* .endpoint: its instances are removed, then it is forgotten */
@@ -213,6 +223,7 @@ enum core_event_kind {
     CORE_EVENT_LEASE_CANCELLED,   /* .lease: by its owner; the holder is told to let go */
     CORE_EVENT_LEASE_RELEASED,    /* .lease_released: the holder has let go of one device or all */
     CORE_EVENT_LEASE_PROGRESS,    /* .lease_progress */
+    CORE_EVENT_LEASE_SPEED,       /* .lease_speed: measured, better than its class of work */
     CORE_EVENT_JOB_EXITED,        /* .job_exited: the holder has ended by itself */
     CORE_EVENT_REVOKE_ACKNOWLEDGED, /* .answer: answers REVOKE: the holder no longer uses it */
     CORE_EVENT_RELEASE_VERIFIED,    /* .verified: answers VERIFY */
@@ -232,6 +243,18 @@ struct core_device_spec {
     uint64_t device;
     uint32_t kind;         /* < CORE_KINDS_MAX */
     uint64_t memory_bytes; /* for instances and leases together; 0: not limited; at most 2^50 */
+    uint64_t node;         /* the machine it is in; 0 here and below: not known */
+    uint64_t link;         /* devices of one number reach each other over the fastest links */
+    uint64_t provider;     /* whoever it is rented from */
+    uint64_t available_until_ns; /* its provider takes it back then; 0: never */
+};
+
+/* Speeds compare kinds for one class of work: 1000 is the kind it is reckoned by, 0 not measured
+ * (as 1000; of MEMORY from the bandwidth, where all kinds tell it). */
+struct core_kind_spec {
+    uint32_t kind;
+    uint32_t speed_permille[CORE_WORK_COUNT]; /* at most 1000000 */
+    uint64_t bandwidth_bytes_s;               /* of its memory; 0: not known */
 };
 
 struct core_endpoint_spec {
@@ -242,6 +265,7 @@ struct core_endpoint_spec {
     uint32_t devices_min, devices_max; /* instances; the maximum is at least 1 */
     uint32_t kinds_mask;
     uint64_t memory_bytes; /* of one instance */
+    enum core_work work;   /* measured service times go before it */
 };
 
 struct core_lease_spec {
@@ -254,6 +278,7 @@ struct core_lease_spec {
     uint64_t until_ns;     /* 0: no end */
     bool preemptible;      /* devices above the minimum may be revoked for other needs */
     bool in_process;       /* can yield: serving takes turns with it on a device */
+    enum core_work work;
 };
 
 struct core_event {
@@ -272,6 +297,11 @@ struct core_event {
             uint64_t device;
             uint64_t by_ns;
         } device_time;
+        struct {
+            uint64_t device;
+            uint32_t speed_permille; /* 1000: as fast as its kind is */
+        } device_speed;
+        struct core_kind_spec kind_measured;
         struct {
             uint64_t device;
             uint64_t interval_ns; /* since the last sample of the device */
@@ -326,6 +356,12 @@ struct core_event {
             uint64_t step;
             uint64_t checkpointed_step; /* training up to here is kept */
         } lease_progress;
+        struct {
+            uint64_t lease;
+            uint32_t kind;
+            uint32_t speed_permille; /* of one device of this kind, in any unit that all kinds of
+                                      * this lease share; 0: forget it */
+        } lease_speed;
         struct {
             uint64_t lease;
             uint64_t generation; /* of any grant of this run */
@@ -472,6 +508,8 @@ struct core_device_view {
     uint64_t memory_used_bytes; /* by instances and the lease */
     enum core_health health;
     bool cordoned, occupied;
+    uint32_t speed_permille; /* against its kind's own; 1000 until measured */
+    uint64_t node, link, provider;
     uint64_t reclaim_by_ns; /* 0: not wanted back */
     enum core_hold hold;
     uint64_t lease;        /* holder, also while it lets go; 0: none */

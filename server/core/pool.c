@@ -91,6 +91,10 @@ static struct device *device_create(const struct core *core, const struct core_d
     device->id = spec->device;
     device->kind = spec->kind;
     device->memory_bytes = spec->memory_bytes != 0 ? spec->memory_bytes : UINT64_MAX;
+    device->node = spec->node;
+    device->link = spec->link;
+    device->provider = spec->provider;
+    device->speed_permille = 1000;
     device->sampled_ns = core->now_ns;
     device->served_ns = NEVER_NS;
     device->hot_since_ns = NEVER_NS;
@@ -192,6 +196,9 @@ static void device_event(struct core *core, struct device *device, const struct 
         break;
     case CORE_EVENT_DEVICE_SLOW:
         device_slow(device, event->device_flag.on);
+        break;
+    case CORE_EVENT_DEVICE_SPEED:
+        device->speed_permille = event->device_speed.speed_permille;
         break;
     case CORE_EVENT_DEVICE_CORDONED:
         device->cordoned = event->device_flag.on;

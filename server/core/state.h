@@ -30,6 +30,8 @@ struct device {
     uint64_t memory_bytes;
     enum core_health health;
     bool cordoned, occupied;
+    uint32_t speed_permille; /* against its kind's own */
+    uint64_t node, link, provider;
     uint64_t reclaim_by_ns;
 
     /* Towards leases. */
@@ -105,7 +107,8 @@ struct lease {
     uint64_t step, checkpointed_step;
     uint64_t training_ns, provisional_ns, lost_ns;
     uint32_t revokes, runs;
-    int64_t rank; /* priority with age, while planning */
+    uint32_t speed_permille[CORE_KINDS_MAX]; /* measured; 0: not */
+    int64_t rank;                            /* priority with age, while planning */
     uint32_t position;
     uint32_t picked; /* scratch of the planner: devices that its plan would take from it */
     uint32_t told_held;
@@ -136,6 +139,8 @@ struct core {
     struct lease **leases;
     struct lease **queue; /* scratch of the planner, as long as leases */
     size_t lease_count, lease_capacity, ended_count;
+
+    struct core_kind_spec kinds[CORE_KINDS_MAX];
 
     uint64_t sequence;   /* of leases */
     uint64_t generation; /* of grants */
@@ -208,6 +213,9 @@ void core_device_unkeep(struct core *core, struct device *device);
 uint32_t core_pool_matching(const struct core *core, uint32_t kinds_mask);
 void core_pool_event(struct core *core, const struct core_event *event);
 void core_device_destroy(struct device *device);
+
+/* ---- kinds.c ---- */
+void core_kinds_event(struct core *core, const struct core_event *event);
 
 /* ---- instance.c ---- */
 struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint);
