@@ -116,6 +116,10 @@ $(OUT)/tidepool-load: $(call objects,clients/load/main.c) $(CLIENT_LIBS)
 $(OUT)/tidepool-demo: $(call objects,clients/demo/main.c) $(CLIENT_LIBS)
 	$(link)
 
+# A test that stands still ends here, by name; each program takes far less (sanitizers included).
+TEST_SECONDS ?= 600
+BOUNDED = timeout --verbose --foreground --signal ABRT --kill-after 10 $(TEST_SECONDS)
+
 # ---- unit tests ----------------------------------------------------------------------------------
 # tests/unit/<room>/test_<file>.c tests that room's <file>.c and links what the room may use.
 # Helpers shared by a room's tests: tests/unit/<room>/*.c without the test_ prefix.
@@ -126,7 +130,7 @@ $$(foreach t,$$(tests_$(1)),$$(eval $$(OUT)/$$(t:.c=): $$(call objects,$$(t) $$(
 tests-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
 check-$(1): $$(tests_$(1):%.c=$$(OUT)/%)
 	@set -e; for t in $$^; do echo "== $$$$t"; \
-	    TEST_VENV=$$(VENV) TEST_MODELS=$$(BUILD)/test-models $$$$t; done
+	    TEST_VENV=$$(VENV) TEST_MODELS=$$(BUILD)/test-models $$(BOUNDED) $$$$t; done
 endef
 $(foreach r,$(ROOMS) clients,$(eval $(call unit_rules,$r)))
 $(OUT)/tests/unit/%:
@@ -147,7 +151,7 @@ $(OUT)/tests/sim/%:
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka
 
 check-sim: $(SIM_TESTS:%.c=$(OUT)/%)
-	@set -e; for t in $^; do echo "== $$t"; $$t; done
+	@set -e; for t in $^; do echo "== $$t"; $(BOUNDED) $$t; done
 
 # What the core may ask of anybody: memory, strings, sorting, printing into a buffer.
 CORE_MAY_USE := calloc malloc realloc free memcpy memmove memset memcmp strlen qsort snprintf vsnprintf \
@@ -179,7 +183,7 @@ $(OUT)/tests/fuzz/%:
 	$(link)
 
 check-fuzz: $(FUZZ_TESTS:%.c=$(OUT)/%)
-	@set -e; for t in $^; do echo "== $$t"; $$t; done
+	@set -e; for t in $^; do echo "== $$t"; $(BOUNDED) $$t; done
 
 .PHONY: check-fuzz
 
@@ -197,14 +201,17 @@ $(OUT)/demo/digits.npy: config/demo/prepare.py
 
 # ---- end to end, benchmarks ---------------------------------------------------------------------
 # check-e2e [VARIANT=asan|tsan] [PYTEST=arguments]: real clients against the real server.
-e2e = TIDEPOOL_BUILD=$(abspath $(OUT)) TIDEPOOL_VARIANT=$(VARIANT) $(VENV)/bin/python -m pytest tests/e2e
+# A test that stands shows its stacks after 300 s.
+e2e = TIDEPOOL_BUILD=$(abspath $(OUT)) TIDEPOOL_VARIANT=$(VARIANT) $(BOUNDED) $(VENV)/bin/python -m pytest \
+      -o faulthandler_timeout=300 tests/e2e
+check-e2e: TEST_SECONDS := 1500
 check-e2e: all $(OUT)/tidepool-demo
 	$(e2e) $(PYTEST)
 
 # Hours rather than minutes: every case at its full size, on all builds.
 test-long:
 	for variant in release asan tsan; do \
-	    TIDEPOOL_LONG=1 $(MAKE) check-e2e VARIANT=$$variant || exit 1; done
+	    TIDEPOOL_LONG=1 $(MAKE) check-e2e TEST_SECONDS=36000 VARIANT=$$variant || exit 1; done
 
 # bench [ONLY="name …"] [BENCH=arguments]: figures into docs/benchmarks.md and build/bench.json.
 BENCH_TOOLS := $(OUT)/tests/bench/onnx_direct $(OUT)/tests/bench/closed \

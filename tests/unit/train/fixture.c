@@ -12,7 +12,7 @@
 #include "server/base/log.h"
 #include "server/train/checksum.h"
 
-#define WAIT_S 300
+#define WAIT_S 120
 
 /* In place of the C library's: training threads stay in the normal class, or a machine that is busy
  * with other tests would starve them. (The device's own tests and the end-to-end tests have them in
