@@ -34,6 +34,12 @@ void core_config_init(struct core_config *config)
         .retry_ns = SECOND_NS,
         .age_ns = 60 * SECOND_NS,
         .overtake_ns = 120 * SECOND_NS,
+        .usage_half_life_ns = 24 * HOUR_NS,
+        .heartbeat_lost_ns = 60 * SECOND_NS,
+        .retries = 3,
+        .credit_ns = 60 * SECOND_NS,
+        .credit_fades_ns = 600 * SECOND_NS,
+        .outlook_ns = 300 * SECOND_NS,
         .moves_per_hour = 120,
         .moves_extra = 4,
         .ended_kept = 256,
@@ -53,9 +59,11 @@ static bool config_is_valid(const struct core_config *config)
            config->place_timeout_ns > 0 && config->kill_bound_ns > 0 &&
            config->shrink_deadline_ns > 0 && config->notice_ns > 0 && config->retry_ns > 0 &&
            config->retry_ns <= 3600 * SECOND_NS && config->age_ns > 0 &&
-           config->moves_per_hour > 0 && config->moves_per_hour <= 100000 &&
-           config->moves_extra <= 100000 && config->explanations_kept > 0 &&
-           config->explanations_kept <= 1000000;
+           config->usage_half_life_ns >= 60 * SECOND_NS &&
+           config->usage_half_life_ns <= 8760 * HOUR_NS && config->heartbeat_lost_ns > 0 &&
+           config->credit_fades_ns > 0 && config->outlook_ns > 0 && config->moves_per_hour > 0 &&
+           config->moves_per_hour <= 100000 && config->moves_extra <= 100000 &&
+           config->explanations_kept > 0 && config->explanations_kept <= 1000000;
 }
 
 struct core *core_create(const struct core_config *config)
@@ -76,7 +84,7 @@ struct core *core_create(const struct core_config *config)
     core->due_ns = NEVER_NS;
     core->timer_ns = NEVER_NS;
     core->hash = UINT64_C(0xcbf29ce484222325);
-    if (core_explain_init(core) < 0) {
+    if (core_explain_init(core) < 0 || core_teams_init(core) < 0) {
         core_destroy(core);
         return NULL;
     }
@@ -97,6 +105,10 @@ void core_destroy(struct core *core)
     for (size_t i = 0; i < core->lease_count; i++) {
         free(core->leases[i]);
     }
+    for (size_t i = 0; i < core->team_count; i++) {
+        free(core->teams[i]);
+    }
+    free(core->teams);
     free(core->devices);
     free(core->endpoints);
     free(core->ranked);
@@ -175,6 +187,7 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_LEASE_CANCELLED:
     case CORE_EVENT_LEASE_RELEASED:
     case CORE_EVENT_LEASE_PROGRESS:
+    case CORE_EVENT_LEASE_HEARTBEAT:
     case CORE_EVENT_JOB_EXITED:
     case CORE_EVENT_RESTORED_LEASE:
     case CORE_EVENT_RESTORED_GRANT:
@@ -185,6 +198,10 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_ACTION_DONE:
     case CORE_EVENT_ACTION_FAILED:
         core_hold_event(core, event);
+        break;
+    case CORE_EVENT_TEAM_CHANGED:
+    case CORE_EVENT_TEAM_REMOVED:
+        core_team_event(core, event);
         break;
     case CORE_EVENT_MODE_CHANGED:
         core->mode = event->mode.mode <= CORE_MODE_ACT ? event->mode.mode : core->mode;
@@ -382,6 +399,7 @@ size_t core_step(struct core *core, const struct core_event *event, struct core_
     core->action_count = 0;
     core->action_max = core_actions_max(core);
     core->now_ns = event->time_ns > core->now_ns ? event->time_ns : core->now_ns;
+    core_teams_follow(core);
     dispatch(core, event);
     if (core->dirty || core->now_ns >= core->due_ns) {
         look(core);

@@ -2,11 +2,11 @@
  *
  * Units:   *_ns are nanoseconds of the caller's monotonic clock; *_bytes bytes; *_permille and
  *          *_milli thousandths. Integers only: the same events give the same actions everywhere.
- * Ids:     devices, endpoints, leases and kinds are numbers the caller gives (0 means "none").
- *          Names, nodes and strings stay with the caller.
- * Owner:   the core owns all its state; callers see copies and hold ids.
- * Thread:  the control thread only. No clock, thread, file, environment or global state in here.
- * Memory:  reserved only by events that add a device, an endpoint or a lease.
+ * Ids:     devices, endpoints, leases, teams and kinds are numbers the caller gives (0: "none";
+ * team 0: of those leases that name none). Names, nodes and strings stay with the caller. Owner:
+ * the core owns all its state; callers see copies and hold ids. Thread:  the control thread only.
+ * No clock, thread, file, environment or global state in here. Memory:  reserved only by events
+ * that add a device, an endpoint or a lease.
  *
  * One turn of the loop:
  *     reserve a buffer of core_actions_max(core) actions (it grows only when objects are added);
@@ -35,6 +35,8 @@
 #define CORE_DEVICES_MAX 16384 /* more are rejected, as are more of the next two */
 #define CORE_ENDPOINTS_MAX 4096
 #define CORE_LEASES_MAX 65536
+#define CORE_TEAMS_MAX 1024
+#define CORE_REVOKES_MAX 1000 /* the largest bound of a lease's revokes per hour */
 
 struct core; /* opaque */
 
@@ -93,6 +95,16 @@ enum core_reason {
     CORE_REASON_NEIGHBOUR_SLO,    /* a batch would outlast half of a neighbour's SLO */
     CORE_REASON_RATE_BOUND,       /* moves per device and hour are used up */
     CORE_REASON_HOLD,             /* moves are frozen by the operator */
+    CORE_REASON_QUOTA,            /* reservations would exceed the team's quota */
+    CORE_REASON_QUOTA_RETURNED,   /* the team that lent the device wants it back */
+    CORE_REASON_PRIORITY,         /* a more urgent lease of the same team */
+    CORE_REASON_FAIR_SHARE,       /* a team that has less for its weight */
+    CORE_REASON_RESERVED,         /* the lease is not preemptible */
+    CORE_REASON_FLOOR,            /* the lease would fall below its floor without full notice */
+    CORE_REASON_RUN_TIME,         /* the lease has not run for its minimum time */
+    CORE_REASON_REVOKES_BOUND,    /* the lease's revokes of the hour are used up */
+    CORE_REASON_RETRIES_USED,     /* the job failed too often */
+    CORE_REASON_STALE_TOKEN,      /* of an earlier grant: the lease is not this caller's any more */
     CORE_REASON_COUNT,
 };
 
@@ -182,9 +194,15 @@ struct core_config {
     uint64_t retry_ns;             /* 1 s: after a failed grant or placement, doubling to 64 s */
     uint64_t age_ns;               /* 60 s of waiting are worth one step of priority */
     uint64_t overtake_ns;          /* 120 s: then nothing behind it overtakes a lease */
-    uint32_t moves_per_hour;       /* 120 hand-overs per device and hour */
-    uint32_t moves_extra;          /* 4 more when an SLO is in danger */
-    uint32_t ended_kept;           /* 256 ended leases stay readable */
+    uint64_t usage_half_life_ns;   /* 24 h: a team's use of so long ago counts half */
+    uint64_t heartbeat_lost_ns;    /* 60 s without one: a flag and a first choice as a victim */
+    uint32_t retries;              /* 3 failures of a job without a checkpoint between them */
+    uint64_t credit_ns;       /* 60 s of waiting that a preemption just after a checkpoint earns */
+    uint64_t credit_fades_ns; /* 600 s: age of a checkpoint that earns nothing any more */
+    uint64_t outlook_ns;      /* 300 s: how far forecasts of revokes look */
+    uint32_t moves_per_hour;  /* 120 hand-overs per device and hour */
+    uint32_t moves_extra;     /* 4 more when an SLO is in danger */
+    uint32_t ended_kept;      /* 256 ended leases stay readable */
     uint32_t explanations_kept; /* 4096 moves, a ring; of bursts (YIELD_*, DANGER) a quarter more */
 };
 
@@ -222,13 +240,16 @@ enum core_event_kind {
     CORE_EVENT_LEASE_RESUMED,     /* .lease: by its owner */
     CORE_EVENT_LEASE_CANCELLED,   /* .lease: by its owner; the holder is told to let go */
     CORE_EVENT_LEASE_RELEASED,    /* .lease_released: the holder has let go of one device or all */
-    CORE_EVENT_LEASE_PROGRESS,    /* .lease_progress */
     CORE_EVENT_LEASE_SPEED,       /* .lease_speed: measured, better than its class of work */
+    CORE_EVENT_LEASE_PROGRESS,    /* .lease_progress; it is a heartbeat too */
+    CORE_EVENT_LEASE_HEARTBEAT,   /* .lease_heartbeat */
     CORE_EVENT_JOB_EXITED,        /* .job_exited: the holder has ended by itself */
     CORE_EVENT_REVOKE_ACKNOWLEDGED, /* .answer: answers REVOKE: the holder no longer uses it */
     CORE_EVENT_RELEASE_VERIFIED,    /* .verified: answers VERIFY */
     CORE_EVENT_ACTION_DONE,         /* .answer: answers GRANT (committed and begun) and KILL */
     CORE_EVENT_ACTION_FAILED,       /* .answer: the same two; also REVOKE that reached nobody */
+    CORE_EVENT_TEAM_CHANGED,        /* .team_spec: added or changed */
+    CORE_EVENT_TEAM_REMOVED,        /* .team: its leases go on without quota, with weight 1 */
     CORE_EVENT_MODE_CHANGED,        /* .mode */
     CORE_EVENT_HOLD,                /* .hold: on: no moves but what safety and owners ask */
     CORE_EVENT_RESTORED_LEASE,      /* .lease_spec: known from before a restart */
@@ -268,17 +289,32 @@ struct core_endpoint_spec {
     enum core_work work;   /* measured service times go before it */
 };
 
+/* Quotas bound nothing before the first team is added. */
+struct core_team_spec {
+    uint64_t team;
+    uint32_t weight; /* 1 .. 1000000: share of what is beyond all quotas */
+    /* Devices of each kind that the team gets back whenever it wants them; while it does not, other
+     * teams use them. The most that its leases may reserve (preemptible = false). */
+    uint32_t quota[CORE_KINDS_MAX];
+};
+
 struct core_lease_spec {
     uint64_t lease;
     uint32_t devices_min, devices_max; /* 1 <= min <= max; the minimum is a gang */
-    int32_t priority;
-    uint64_t team; /* carried, not yet weighed */
+    int32_t priority;                  /* within the team; higher first */
+    uint64_t team;
     uint32_t kinds_mask;
     uint64_t memory_bytes; /* on each device */
     uint64_t until_ns;     /* 0: no end */
-    bool preemptible;      /* devices above the minimum may be revoked for other needs */
+    uint64_t duration_ns;  /* of running, over all its runs, until it expires; 0: no end */
+    bool preemptible;      /* may be revoked for other needs; false: a reservation, within quota */
     bool in_process;       /* can yield: serving takes turns with it on a device */
     enum core_work work;
+    bool heartbeats;     /* its holder sends them, so that missing ones say something */
+    uint32_t floor;      /* <= max: below it only with the full notice; 0: none */
+    uint64_t run_min_ns; /* not revoked for so long after it started, but for an SLO in danger */
+    uint32_t revokes_per_hour; /* chosen by the core, by rungs that take the device away ... */
+    uint32_t stops_per_hour;   /* ... and by freeze and pause; 0: no bound; <= CORE_REVOKES_MAX */
 };
 
 struct core_event {
@@ -365,8 +401,17 @@ struct core_event {
         struct {
             uint64_t lease;
             uint64_t generation; /* of any grant of this run */
+        } lease_heartbeat;
+        struct core_team_spec team_spec;
+        struct {
+            uint64_t team;
+        } team;
+        struct {
+            uint64_t lease;
+            uint64_t generation; /* of any grant of this run */
             bool kept;           /* all its work is kept (else: up to the last checkpoint) */
             bool again;          /* it wants to run again: waits instead of ending */
+            bool failed;         /* by a fault of its own: counts against its retries */
         } job_exited;
         struct {
             uint64_t action;
@@ -535,6 +580,7 @@ struct core_endpoint_view {
     uint64_t rate_milli;        /* requests per 1000 s of the faster window */
     enum core_reason reason;    /* why it has fewer instances than needed; NONE otherwise */
     bool removing;
+    uint64_t account_ns[CORE_ACCOUNT_COUNT]; /* device time booked to it */
 };
 
 struct core_lease_view {
@@ -548,7 +594,25 @@ struct core_lease_view {
     uint64_t since_ns; /* of the state */
     uint64_t step, checkpointed_step;
     uint64_t training_ns, provisional_ns, lost_ns; /* device time of this lease */
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];       /* the same and all other, by account */
+    uint64_t run_ns;                               /* time running, over all runs */
     uint32_t revokes, runs;
+    uint32_t preemptions; /* runs ended by the core's choice */
+    uint32_t failures;    /* of the job itself, without a checkpoint between them */
+    bool heartbeat_lost;
+    bool reported;          /* it has told a checkpoint */
+    uint64_t checkpoint_ns; /* when it told the last one */
+    uint64_t credit_ns;     /* of waiting, earned by preemptions just after a checkpoint */
+};
+
+struct core_team_view {
+    struct core_team_spec spec; /* weight 1 and no quota for one that was never added */
+    bool added;
+    uint32_t devices[CORE_KINDS_MAX];  /* held, or still being let go of */
+    uint32_t reserved[CORE_KINDS_MAX]; /* of these, by leases that are not preemptible */
+    uint32_t leases, leases_waiting;
+    uint64_t usage_ns; /* device time beyond quota, decayed */
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
 };
 
 struct core_ledger {
@@ -575,6 +639,7 @@ enum core_what {
     CORE_WHAT_QUARANTINE,
     CORE_WHAT_DEVICE_LOST,
     CORE_WHAT_LEASE_ENDED,
+    CORE_WHAT_HEARTBEAT_LOST, /* nothing follows from it but a preference among victims */
     CORE_WHAT_REJECT,
     CORE_WHAT_COUNT,
 };
@@ -611,6 +676,8 @@ bool core_endpoint_find(const struct core *core, uint64_t endpoint,
                         struct core_endpoint_view *ret_view);
 bool core_lease_at(const struct core *core, size_t index, struct core_lease_view *ret_view);
 bool core_lease_find(const struct core *core, uint64_t lease, struct core_lease_view *ret_view);
+bool core_team_at(const struct core *core, size_t index, struct core_team_view *ret_view);
+bool core_team_find(const struct core *core, uint64_t team, struct core_team_view *ret_view);
 enum core_instance_state core_instance_find(const struct core *core, uint64_t endpoint,
                                             uint64_t device);
 /* The accounts as of the last event, or of now_ns when that is later. */

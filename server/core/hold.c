@@ -15,9 +15,14 @@ static const uint32_t hold_next[] = {
     [CORE_HOLD_VERIFYING] = TO(NONE),
 };
 
-static uint32_t *lease_counter(struct lease *lease, enum core_hold hold)
+static void lease_count(struct core *core, const struct device *device, int sign)
 {
-    return hold == CORE_HOLD_GRANTING || hold == CORE_HOLD_HELD ? &lease->held : &lease->leaving;
+    struct lease *lease = device->lease;
+    bool leaving = device->hold != CORE_HOLD_GRANTING && device->hold != CORE_HOLD_HELD;
+    if (lease != NULL) {
+        *(leaving ? &lease->leaving : &lease->held) += (uint32_t)sign;
+        core_team_count(core, lease, device->kind, leaving, sign);
+    }
 }
 
 static void hold_move(struct core *core, struct device *device, enum core_hold next,
@@ -25,14 +30,10 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
 {
     assert(hold_next[device->hold] & (1u << next));
     core_ledger_update(core, device); /* the time until now belongs to the old state */
-    if (device->lease != NULL) {
-        (*lease_counter(device->lease, device->hold))--;
-    }
+    lease_count(core, device, -1);
     device->hold = next;
     device->lease = next == CORE_HOLD_NONE ? NULL : lease;
-    if (device->lease != NULL) {
-        (*lease_counter(device->lease, next))++;
-    }
+    lease_count(core, device, 1);
     device->action = 0;
     device->deadline_ns = 0;
     device->advice = 0;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "server/core/state.h"
 
@@ -203,6 +204,53 @@ static void check_endpoint_counts(const struct core *core, const struct endpoint
     }
 }
 
+static void check_team(const struct core *core, const struct team *team, struct report *report)
+{
+    struct share share[CORE_KINDS_MAX] = {0};
+    uint32_t leases = 0;
+    for (size_t i = 0; i < core->lease_count; i++) {
+        leases += core->leases[i]->team == team;
+    }
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
+        if (device->lease != NULL && device->lease->team == team) {
+            share[device->kind].held += active;
+            share[device->kind].leaving += !active;
+            share[device->kind].reserved += !device->lease->spec.preemptible;
+        }
+    }
+    if (leases != team->leases || memcmp(share, team->share, sizeof share) != 0) {
+        broken(report, "1: team %" PRIu64 " counts other leases or devices than it has",
+               team->spec.team);
+    }
+}
+
+/* 7: what devices have on their accounts is what teams, endpoints and nobody have. */
+static void check_totals(const struct core *core, struct report *report)
+{
+    uint64_t devices[CORE_ACCOUNT_COUNT], owners[CORE_ACCOUNT_COUNT];
+    memcpy(devices, core->retired_ns, sizeof devices);
+    memcpy(owners, core->nobody_ns, sizeof owners);
+    devices[CORE_ACCOUNT_TRAINING] -= core->lost_ns;
+    devices[CORE_ACCOUNT_LOST] += core->lost_ns;
+    for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
+        for (size_t i = 0; i < core->device_count; i++) {
+            devices[account] += core->devices[i]->account_ns[account];
+        }
+        for (size_t i = 0; i < core->team_count; i++) {
+            owners[account] += core->teams[i]->account_ns[account];
+        }
+        for (size_t i = 0; i < core->endpoint_count; i++) {
+            owners[account] += core->endpoints[i]->account_ns[account];
+        }
+        if (devices[account] != owners[account]) {
+            broken(report, "7: account %s has %" PRIu64 " ns on devices, %" PRIu64 " by owner",
+                   core_account_name(account), devices[account], owners[account]);
+        }
+    }
+}
+
 /* 7, for the pool */
 static void check_ledger(const struct core *core, struct report *report)
 {
@@ -236,6 +284,10 @@ bool core_check(const struct core *core, char *text, size_t size)
     for (size_t i = 0; i < core->endpoint_count; i++) {
         check_endpoint_counts(core, core->endpoints[i], &report);
     }
+    for (size_t i = 0; i < core->team_count; i++) {
+        check_team(core, core->teams[i], &report);
+    }
+    check_totals(core, &report);
     check_ledger(core, &report);
     return !report.broken;
 }

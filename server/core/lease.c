@@ -144,7 +144,9 @@ bool core_lease_wants_more(const struct lease *lease)
 static enum core_reason spec_check(const struct core *core, const struct core_lease_spec *spec)
 {
     if (spec->lease == 0 || spec->devices_min == 0 || spec->devices_min > spec->devices_max ||
-        spec->memory_bytes > MEMORY_MAX || (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
+        spec->memory_bytes > MEMORY_MAX || spec->floor > spec->devices_max ||
+        spec->revokes_per_hour > CORE_REVOKES_MAX || spec->stops_per_hour > CORE_REVOKES_MAX ||
+        (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
         return CORE_REASON_INVALID;
     }
     if (core->reconciled && core_pool_matching(core, spec->kinds_mask) < spec->devices_min) {
@@ -157,7 +159,33 @@ static void lease_erase(struct core *core, struct lease *lease)
 {
     core_lease_erase(core, lease);
     core->ended_count--;
+    core_team_leave(core, lease->team);
     free(lease);
+}
+
+static struct lease *lease_create(struct core *core, const struct core_lease_spec *spec,
+                                  enum core_reason *ret_reason)
+{
+    struct lease *lease = calloc(1, sizeof *lease);
+    *ret_reason = CORE_REASON_NO_MEMORY;
+    if (lease == NULL) {
+        return NULL;
+    }
+    lease->spec = *spec;
+    lease->since_ns = core->now_ns;
+    lease->queued_ns = core->now_ns;
+    *ret_reason = core_team_join(core, spec->team, &lease->team);
+    if (*ret_reason != CORE_REASON_NONE) {
+        free(lease);
+        return NULL;
+    }
+    if (core_lease_insert(core, lease) < 0) {
+        *ret_reason = CORE_REASON_NO_MEMORY;
+        core_team_leave(core, lease->team);
+        free(lease);
+        return NULL;
+    }
+    return lease;
 }
 
 static enum core_reason lease_add(struct core *core, const struct core_lease_spec *spec)
@@ -173,22 +201,14 @@ static enum core_reason lease_add(struct core *core, const struct core_lease_spe
     if (core->lease_count >= CORE_LEASES_MAX) {
         return CORE_REASON_TABLE_FULL;
     }
-    struct lease *lease = calloc(1, sizeof *lease);
-    if (lease == NULL) {
-        return CORE_REASON_NO_MEMORY;
-    }
     if (former != NULL) {
         lease_erase(core, former);
     }
-    lease->spec = *spec;
-    lease->sequence = ++core->sequence;
-    lease->since_ns = core->now_ns;
-    lease->queued_ns = core->now_ns;
-    if (core_lease_insert(core, lease) < 0) {
-        free(lease);
-        return CORE_REASON_NO_MEMORY;
+    struct lease *lease = lease_create(core, spec, &reason);
+    if (lease != NULL) {
+        lease->sequence = ++core->sequence;
     }
-    return CORE_REASON_NONE;
+    return reason;
 }
 
 /* By its owner, or because its time is over. */
@@ -308,6 +328,14 @@ static void lease_progress(struct core *core, struct lease *lease, const struct 
     }
 }
 
+static void lease_heartbeat(struct core *core, struct lease *lease, uint64_t generation)
+{
+    if (token_is_current(lease, generation)) {
+        lease->heard_ns = core->now_ns;
+        lease->heartbeat_lost = false;
+    }
+}
+
 static enum core_reason lease_resize(struct core *core, struct lease *lease,
                                      const struct core_event *event)
 {
@@ -391,6 +419,10 @@ static enum core_reason lease_event(struct core *core, struct lease *lease,
         break;
     case CORE_EVENT_LEASE_PROGRESS:
         lease_progress(core, lease, event);
+        lease_heartbeat(core, lease, event->lease_progress.generation);
+        break;
+    case CORE_EVENT_LEASE_HEARTBEAT:
+        lease_heartbeat(core, lease, event->lease_heartbeat.generation);
         break;
     case CORE_EVENT_JOB_EXITED:
         job_exited(core, lease, event);
@@ -405,7 +437,8 @@ void core_lease_event(struct core *core, const struct core_event *event)
 {
     enum core_reason reason;
     struct lease *lease = core_lease_get(core, event->lease.lease);
-    core->dirty |= event->kind != CORE_EVENT_LEASE_PROGRESS;
+    core->dirty |=
+        event->kind != CORE_EVENT_LEASE_PROGRESS && event->kind != CORE_EVENT_LEASE_HEARTBEAT;
     if (event->kind == CORE_EVENT_LEASE_REQUESTED || event->kind == CORE_EVENT_RESTORED_LEASE) {
         reason = lease_add(core, &event->lease_spec);
     } else if (lease != NULL && lease->state != CORE_LEASE_ENDED) {

@@ -41,8 +41,8 @@ static void accrue(struct core *core, struct device *device)
     device->account_ns[device->account] += passed;
     device->account_open_ns += passed;
     device->account_since_ns = core->now_ns;
+    core_totals_add(core, device, passed);
     if (device->account == CORE_ACCOUNT_TRAINING) {
-        device->lease->training_ns += passed;
         device->lease->provisional_ns += passed;
     }
 }
@@ -60,6 +60,7 @@ void core_ledger_update(struct core *core, struct device *device)
     enum core_account account = account_of(core, device);
     if (account != device->account) {
         device->account = account;
+        device->account_for = core_totals_endpoint(core, device);
         device->account_open_ns = 0;
     }
 }
@@ -76,9 +77,9 @@ void core_ledger_book(struct core *core, struct device *device, uint64_t amount_
     device->account_ns[device->account] -= moved;
     device->account_ns[to] += moved;
     device->account_open_ns -= moved;
+    core_totals_move(core, device, moved, to);
     if (device->account == CORE_ACCOUNT_TRAINING) {
         struct lease *lease = device->lease;
-        lease->training_ns -= moved;
         lease->provisional_ns -= moved < lease->provisional_ns ? moved : lease->provisional_ns;
     }
 }
@@ -120,8 +121,7 @@ void core_ledger_lose(struct core *core, struct lease *lease)
 {
     lease_accrue(core, lease);
     core->lost_ns += lease->provisional_ns;
-    lease->lost_ns += lease->provisional_ns;
-    lease->training_ns -= lease->provisional_ns;
+    core_totals_lose(lease, lease->provisional_ns);
     lease->provisional_ns = 0;
     lease->step = lease->checkpointed_step;
 }

@@ -1,7 +1,7 @@
 /* state.h: what the files of the core share. Not for others: they include core.h.
  * Pointers link objects but never order anything: tables are sorted by id.
  * One writer: hold and lease of a device change only in hold.c, a lease's state only in lease.c,
- * an instance's only in instance.c, accounts only in ledger.c. */
+ * an instance's only in instance.c, accounts only in ledger.c and totals.c. */
 #ifndef TIDEPOOL_CORE_STATE_H
 #define TIDEPOOL_CORE_STATE_H
 
@@ -23,6 +23,7 @@ struct instance {
 };
 
 struct lease;
+struct endpoint;
 
 struct device {
     uint64_t id;
@@ -66,6 +67,7 @@ struct device {
     enum core_account account;
     uint64_t account_since_ns, account_open_ns; /* open: of this stay, not yet covered by samples */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    struct endpoint *account_for; /* whose time this stay is when no lease has the device */
     uint64_t slices;
     uint32_t handovers;
 
@@ -91,13 +93,38 @@ struct endpoint {
     uint32_t taken;         /* scratch of the planner: instances that its plan would remove */
     enum core_reason lacks;
     uint64_t advice;
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+};
+
+/* Devices of one kind and team. */
+struct share {
+    uint32_t held, leaving;
+    uint32_t reserved; /* of both, by leases that are not preemptible */
+};
+
+struct team {
+    struct core_team_spec spec;
+    bool added;
+    uint32_t leases;                    /* in the table, ended ones too */
+    struct share share[CORE_KINDS_MAX]; /* kept by hold.c */
+    uint64_t usage, accrued_ns;         /* see team.c */
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+};
+
+/* Times of the last moves of one sort: a ring of `capacity`. */
+struct moments {
+    uint64_t *times_ns;
+    uint32_t capacity, next, count;
 };
 
 struct lease {
     struct core_lease_spec spec;
+    struct team *team;
     enum core_lease_state state;
     enum core_reason reason;
     uint64_t since_ns, queued_ns;
+    uint64_t heard_ns; /* of its holder */
+    bool heartbeat_lost;
     uint64_t sequence;
     uint32_t held, leaving, promised; /* devices by phase; kept by hold.c */
     bool pause_wanted;
@@ -105,7 +132,8 @@ struct lease {
     uint32_t failures;
     uint64_t run, generation; /* first and last grant of this run */
     uint64_t step, checkpointed_step;
-    uint64_t training_ns, provisional_ns, lost_ns;
+    uint64_t provisional_ns; /* of its TRAINING account */
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
     uint32_t revokes, runs;
     uint32_t speed_permille[CORE_KINDS_MAX]; /* measured; 0: not */
     int64_t rank;                            /* priority with age, while planning */
@@ -139,6 +167,10 @@ struct core {
     struct lease **leases;
     struct lease **queue; /* scratch of the planner, as long as leases */
     size_t lease_count, lease_capacity, ended_count;
+    struct team **teams; /* team 0 is always there */
+    size_t team_count, team_capacity;
+    uint32_t teams_added;
+    uint64_t usage_epoch_ns; /* see team.c */
 
     struct core_kind_spec kinds[CORE_KINDS_MAX];
 
@@ -154,6 +186,7 @@ struct core {
     uint64_t retired_ns[CORE_ACCOUNT_COUNT], retired_elapsed_ns,
         retired_slices; /* removed devices */
     uint64_t lost_ns, unbooked_ns;
+    uint64_t nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or of forgotten ones */
     uint64_t handovers[CORE_RUNG_COUNT];
     uint64_t handover_cost_ns; /* average of the last ones; UINT64_MAX never */
     uint32_t scale_wanted, scale_have;
@@ -184,6 +217,9 @@ void core_device_erase(struct core *core, struct device *device);
 int core_endpoint_insert(struct core *core, struct endpoint *endpoint); /* -1: no memory */
 void core_endpoint_erase(struct core *core, struct endpoint *endpoint);
 void core_endpoint_rank(struct core *core);
+struct team *core_team_get(const struct core *core, uint64_t id);
+int core_team_insert(struct core *core, struct team *team); /* -1: no memory */
+void core_team_erase(struct core *core, struct team *team);
 int core_lease_insert(struct core *core, struct lease *lease);
 void core_lease_erase(struct core *core, struct lease *lease);
 
@@ -249,6 +285,28 @@ void core_lease_grant_failed(struct core *core, struct lease *lease, enum core_r
 void core_leases_tell(struct core *core);
 void core_leases_forget(struct core *core);
 bool core_lease_wants_more(const struct lease *lease);
+
+/* ---- team.c ---- */
+int core_teams_init(struct core *core); /* -1: no memory */
+void core_team_event(struct core *core, const struct core_event *event);
+void core_teams_follow(struct core *core); /* what time alone changes */
+/* The team of a new lease, made if need be. */
+enum core_reason core_team_join(struct core *core, uint64_t id, struct team **ret_team);
+void core_team_leave(struct core *core, struct team *team);
+/* A device of this kind enters (+1) or leaves (-1) one of the counts of the lease's team. */
+void core_team_count(struct core *core, const struct lease *lease, uint32_t kind, bool leaving,
+                     int sign);
+uint32_t core_team_beyond(const struct team *team); /* devices held beyond quota, over all kinds */
+uint64_t core_team_usage_ns(const struct core *core, const struct team *team);
+
+/* ---- totals.c ---- */
+void core_totals_add(struct core *core, const struct device *device, uint64_t amount_ns);
+void core_totals_move(struct core *core, const struct device *device, uint64_t amount_ns,
+                      enum core_account to);
+void core_totals_lose(struct lease *lease, uint64_t amount_ns);
+void core_totals_forget_endpoint(struct core *core, struct endpoint *endpoint);
+void core_totals_forget_team(struct core *core, const struct team *team);
+struct endpoint *core_totals_endpoint(const struct core *core, const struct device *device);
 
 /* ---- placement.c ---- */
 bool core_may_move(const struct core *core);

@@ -1,4 +1,4 @@
-/* table.c: the three tables, sorted by id. Pointers in them stay valid until the object goes. */
+/* table.c: the tables, sorted by id. Pointers in them stay valid until the object goes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +147,7 @@ void core_endpoint_erase(struct core *core, struct endpoint *endpoint)
     for (size_t i = 0; i < core->device_count; i++) {
         memset(&core->devices[i]->instances[endpoint->slot], 0, sizeof(struct instance));
     }
+    core_totals_forget_endpoint(core, endpoint);
     core_endpoint_rank(core);
 }
 
@@ -188,4 +189,31 @@ void core_lease_erase(struct core *core, struct lease *lease)
     size_t index;
     TABLE_FIND(core->leases, core->lease_count, spec.lease, lease->spec.lease, index);
     table_erase((void **)core->leases, &core->lease_count, index);
+}
+
+struct team *core_team_get(const struct core *core, uint64_t id)
+{
+    size_t index;
+    TABLE_FIND(core->teams, core->team_count, spec.team, id, index);
+    bool found = index < core->team_count && core->teams[index]->spec.team == id;
+    return found ? core->teams[index] : NULL;
+}
+
+int core_team_insert(struct core *core, struct team *team)
+{
+    size_t index;
+    if (core_table_reserve((void ***)&core->teams, &core->team_capacity, core->team_count + 1) <
+        0) {
+        return -1;
+    }
+    TABLE_FIND(core->teams, core->team_count, spec.team, team->spec.team, index);
+    table_insert((void **)core->teams, &core->team_count, index, team);
+    return 0;
+}
+
+void core_team_erase(struct core *core, struct team *team)
+{
+    size_t index;
+    TABLE_FIND(core->teams, core->team_count, spec.team, team->spec.team, index);
+    table_erase((void **)core->teams, &core->team_count, index);
 }

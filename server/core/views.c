@@ -68,6 +68,7 @@ static void endpoint_view(const struct endpoint *endpoint, struct core_endpoint_
         .reason = endpoint->lacks,
         .removing = endpoint->removing,
     };
+    memcpy(ret_view->account_ns, endpoint->account_ns, sizeof ret_view->account_ns);
 }
 
 bool core_endpoint_at(const struct core *core, size_t index, struct core_endpoint_view *ret_view)
@@ -116,12 +117,14 @@ static void lease_view(const struct core *core, const struct lease *lease,
         .since_ns = lease->since_ns,
         .step = lease->step,
         .checkpointed_step = lease->checkpointed_step,
-        .training_ns = lease->training_ns + open_ns,
+        .training_ns = lease->account_ns[CORE_ACCOUNT_TRAINING] + open_ns,
         .provisional_ns = lease->provisional_ns + open_ns,
-        .lost_ns = lease->lost_ns,
+        .lost_ns = lease->account_ns[CORE_ACCOUNT_LOST],
         .revokes = lease->revokes,
         .runs = lease->runs,
+        .heartbeat_lost = lease->heartbeat_lost,
     };
+    memcpy(ret_view->account_ns, lease->account_ns, sizeof ret_view->account_ns);
 }
 
 bool core_lease_at(const struct core *core, size_t index, struct core_lease_view *ret_view)
@@ -138,6 +141,41 @@ bool core_lease_find(const struct core *core, uint64_t lease, struct core_lease_
     const struct lease *found = core_lease_get(core, lease);
     if (found != NULL) {
         lease_view(core, found, ret_view);
+    }
+    return found != NULL;
+}
+
+static void team_view(const struct core *core, const struct team *team,
+                      struct core_team_view *ret_view)
+{
+    *ret_view = (struct core_team_view){
+        .spec = team->spec,
+        .added = team->added,
+        .leases = team->leases,
+        .usage_ns = core_team_usage_ns(core, team),
+    };
+    for (int kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        const struct share *share = &team->share[kind];
+        ret_view->devices[kind] = share->held + share->leaving;
+        ret_view->reserved[kind] = share->reserved;
+    }
+    memcpy(ret_view->account_ns, team->account_ns, sizeof ret_view->account_ns);
+}
+
+bool core_team_at(const struct core *core, size_t index, struct core_team_view *ret_view)
+{
+    if (index >= core->team_count) {
+        return false;
+    }
+    team_view(core, core->teams[index], ret_view);
+    return true;
+}
+
+bool core_team_find(const struct core *core, uint64_t team, struct core_team_view *ret_view)
+{
+    const struct team *found = core_team_get(core, team);
+    if (found != NULL) {
+        team_view(core, found, ret_view);
     }
     return found != NULL;
 }

@@ -55,6 +55,16 @@ const char *core_reason_name(enum core_reason reason)
         [CORE_REASON_NEIGHBOUR_SLO] = "a batch would outlast half of a neighbour's SLO",
         [CORE_REASON_RATE_BOUND] = "moves of the hour are used up",
         [CORE_REASON_HOLD] = "moves are on hold",
+        [CORE_REASON_QUOTA] = "reservations beyond the team's quota",
+        [CORE_REASON_QUOTA_RETURNED] = "lent quota wanted back",
+        [CORE_REASON_PRIORITY] = "a more urgent lease of its team",
+        [CORE_REASON_FAIR_SHARE] = "a team with less for its weight",
+        [CORE_REASON_RESERVED] = "it is a reservation",
+        [CORE_REASON_FLOOR] = "its floor",
+        [CORE_REASON_RUN_TIME] = "its minimum run time",
+        [CORE_REASON_REVOKES_BOUND] = "its revokes of the hour are used up",
+        [CORE_REASON_RETRIES_USED] = "failed too often",
+        [CORE_REASON_STALE_TOKEN] = "token of an earlier grant",
     };
     return NAME(names, reason);
 }
@@ -128,6 +138,7 @@ const char *core_what_name(enum core_what what)
         [CORE_WHAT_QUARANTINE] = "quarantine",
         [CORE_WHAT_DEVICE_LOST] = "device lost",
         [CORE_WHAT_LEASE_ENDED] = "lease ended",
+        [CORE_WHAT_HEARTBEAT_LOST] = "heartbeat lost",
         [CORE_WHAT_REJECT] = "reject",
     };
     return NAME(names, what);
