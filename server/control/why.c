@@ -140,6 +140,9 @@ static void say_what(struct sentence *sentence, const struct control_move *move)
     case CORE_WHAT_LEASE_ENDED:
         say(sentence, "job %s has ended", move->job);
         break;
+    case CORE_WHAT_HEARTBEAT_LOST:
+        say(sentence, "job %s has not been heard of for a while", move->job);
+        break;
     case CORE_WHAT_REJECT:
         say(sentence, "refused: %s%s%s", move->device, move->job, move->endpoint);
         break;
