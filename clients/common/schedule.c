@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include "server/base/clock.h"
+#include "server/base/random.h"
 
 #define LINE_BYTES_MAX 4096
 
@@ -21,21 +22,6 @@ struct schedule {
     uint64_t *arrivals;
     size_t arrival_count, arrival;
 };
-
-/* splitmix64: small, and good enough for arrival times. */
-static uint64_t random_next(uint64_t *state)
-{
-    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-/* In (0, 1], so that its logarithm is finite. */
-static double random_unit(uint64_t *state)
-{
-    return (double)((random_next(state) >> 11) + 1) * 0x1p-53;
-}
 
 static int segment_check(const struct schedule_segment *segment, size_t index, bool last,
                          struct error *error)
