@@ -203,6 +203,9 @@ void control_apply(struct control *control, const struct core_action *action)
     case CORE_ACTION_REVOKE:
         apply_revoke(control, action);
         break;
+    case CORE_ACTION_RESUME: /* never of a job in this process: it yields */
+    case CORE_ACTION_EXTEND:
+        break;
     case CORE_ACTION_KILL:
         apply_kill(control, action);
         break;

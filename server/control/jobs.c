@@ -226,6 +226,8 @@ void job_lease_moved(struct control *control, uint64_t number, enum core_lease_s
     case CORE_LEASE_ENDING:
         job_move(control, job, CONTROL_JOB_STOPPING);
         break;
+    case CORE_LEASE_SUSPENDED: /* never of a job in this process: it yields */
+        break;
     case CORE_LEASE_PAUSED:
         job_move(control, job, CONTROL_JOB_PAUSED);
         break;

@@ -137,7 +137,7 @@ struct control_move {
     uint64_t time_wall_ns;
     const char *device, *job, *endpoint; /* "": not concerned */
     char from[160], to[160];             /* "": nothing changes hands */
-    char text[512];
+    char text[1024];
     struct control_victim victims[CORE_VICTIMS_MAX];
 };
 /* What to explain: at most one of the three is set, none: all. */

@@ -146,6 +146,15 @@ static void say_what(struct sentence *sentence, const struct control_move *move)
     case CORE_WHAT_REJECT:
         say(sentence, "refused: %s%s%s", move->device, move->job, move->endpoint);
         break;
+    case CORE_WHAT_SUSPEND:
+        say(sentence, "job %s is stopped where it stands, for %s", move->job, endpoint);
+        break;
+    case CORE_WHAT_RESUME:
+        say(sentence, "job %s goes on", move->job);
+        break;
+    case CORE_WHAT_EXTEND:
+        say(sentence, "job %s is given more time to save", move->job);
+        break;
     case CORE_WHAT_COUNT:
         break;
     }

@@ -67,6 +67,8 @@ static uint64_t hash_action(uint64_t hash, const struct core_action *action)
     case CORE_ACTION_GRANT:
         return hash_grant(hash, action);
     case CORE_ACTION_REVOKE:
+    case CORE_ACTION_RESUME:
+    case CORE_ACTION_EXTEND:
     case CORE_ACTION_KILL:
         return hash_revoke(hash, action);
     case CORE_ACTION_VERIFY:

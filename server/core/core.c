@@ -28,6 +28,21 @@ void core_config_init(struct core_config *config)
         .hold_min_ns = SECOND_NS,
         .shrink_deadline_ns = 5 * SECOND_NS,
         .notice_ns = 30 * SECOND_NS,
+        .extension_ns = 30 * SECOND_NS,
+        .suspend_deadline_ns = 10 * SECOND_NS,
+        .stopped_cap_ns = 60 * SECOND_NS,
+        .sustained_ns = 10 * SECOND_NS,
+        .rung_prior =
+            {
+                [CORE_RUNG_SHRINK] = {.take_ns = SECOND_NS, .give_ns = SECOND_NS},
+                [CORE_RUNG_FREEZE] = {.take_ns = SECOND_NS / 200, .give_ns = SECOND_NS / 200},
+                [CORE_RUNG_PAUSE] = {.take_ns = 2 * SECOND_NS, .give_ns = 2 * SECOND_NS},
+                [CORE_RUNG_SWAP] = {.take_ns = 4 * SECOND_NS, .give_ns = 4 * SECOND_NS},
+                [CORE_RUNG_NOTICE] = {.take_ns = 30 * SECOND_NS, .give_ns = 10 * SECOND_NS},
+                [CORE_RUNG_KILL] = {.take_ns = 30 * SECOND_NS, .give_ns = 10 * SECOND_NS},
+            },
+        .restore_prior_ns = 10 * SECOND_NS,
+        .stopped_prior_ns = 5 * SECOND_NS,
         .kill_bound_ns = 10 * SECOND_NS,
         .action_timeout_ns = 10 * SECOND_NS,
         .place_timeout_ns = 600 * SECOND_NS,
@@ -57,7 +72,8 @@ static bool config_is_valid(const struct core_config *config)
            config->shrink_low_permille <= config->shrink_high_permille &&
            config->shrink_high_permille <= 1000 && config->action_timeout_ns > 0 &&
            config->place_timeout_ns > 0 && config->kill_bound_ns > 0 &&
-           config->shrink_deadline_ns > 0 && config->notice_ns > 0 && config->retry_ns > 0 &&
+           config->shrink_deadline_ns > 0 && config->notice_ns > 0 &&
+           config->suspend_deadline_ns > 0 && config->stopped_cap_ns > 0 && config->retry_ns > 0 &&
            config->retry_ns <= 3600 * SECOND_NS && config->age_ns > 0 &&
            config->usage_half_life_ns >= 60 * SECOND_NS &&
            config->usage_half_life_ns <= 8760 * HOUR_NS && config->heartbeat_lost_ns > 0 &&
@@ -197,6 +213,8 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_RELEASE_VERIFIED:
     case CORE_EVENT_ACTION_DONE:
     case CORE_EVENT_ACTION_FAILED:
+    case CORE_EVENT_SUSPENDED:
+    case CORE_EVENT_RESUMED:
         core_hold_event(core, event);
         break;
     case CORE_EVENT_TEAM_CHANGED:
@@ -217,6 +235,8 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_TIMER:
         core->timer_ns = NEVER_NS; /* it is used up: one that came too early is set again */
         break;
+    case CORE_EVENT_EXTENSION_ASKED:
+    case CORE_EVENT_RUNG_MEASURED:
     case CORE_EVENT_COUNT:
         break;
     }

@@ -21,7 +21,15 @@
  * part of the grant, nothing is asked per request, and the time is moved from one account to the
  * other by EVENT_DEVICE_SAMPLE. Taking the device away from the lease is a revoke: revoke ->
  * acknowledged (or the lease ends) -> verify -> verified; only then can anyone else be granted it.
- * A lease that is not in process gets only devices from which all instances are gone. */
+ * A holder that is not in process shares its device with nobody. If it can be stopped in place
+ * (freeze, pause, swap) instances may stay loaded beside it: they rest, that is, they take no
+ * request from the device's GRANT on, until its holder is SUSPENDED or verified gone, and again
+ * from RESUME on. From the device of any other such holder all instances are removed first.
+ *
+ * A stop in place takes the whole gang: REVOKE by FREEZE, PAUSE or SWAP of each of its devices ->
+ * suspended (what stays in memory is told) -> RESUME of each -> resumed. The holder keeps its
+ * devices and tokens; meanwhile its devices serve. It is resumed before its cap on stopped time:
+ * a stopped job cannot save itself, so whatever else it is asked comes after that. */
 #ifndef TIDEPOOL_CORE_CORE_H
 #define TIDEPOOL_CORE_CORE_H
 
@@ -31,7 +39,7 @@
 
 #define CORE_KINDS_MAX 8       /* kinds of device: 0 .. 7; masks have bit 1 << kind */
 #define CORE_BATCH_SIZES 12    /* service times of batches of 1, 2, 4 ... 2048 */
-#define CORE_VICTIMS_MAX 4     /* victims listed in one explanation */
+#define CORE_VICTIMS_MAX 8     /* candidates listed in one explanation */
 #define CORE_DEVICES_MAX 16384 /* more are rejected, as are more of the next two */
 #define CORE_ENDPOINTS_MAX 4096
 #define CORE_LEASES_MAX 65536
@@ -48,8 +56,10 @@ enum core_mode {
     CORE_MODE_ACT,
 };
 
-/* Ways to get a device back, cheapest first. The core chooses YIELD and SHRINK; NOTICE when all of
- * an outside lease must go (device lost, owner's pause or cancel), KILL past a deadline. */
+/* Ways to get a device back. The core chooses the cheapest that its holder supports and that is
+ * fast enough, and may combine them: a stop in place for the burst, SHRINK or NOTICE for the load
+ * that stays. A REVOKE by KILL is for a holder that takes no notice: it has the time of one, and is
+ * killed then. */
 enum core_rung {
     CORE_RUNG_NONE, /* the device is already gone from its holder */
     CORE_RUNG_FREE,
@@ -95,6 +105,14 @@ enum core_reason {
     CORE_REASON_NEIGHBOUR_SLO,    /* a batch would outlast half of a neighbour's SLO */
     CORE_REASON_RATE_BOUND,       /* moves per device and hour are used up */
     CORE_REASON_HOLD,             /* moves are frozen by the operator */
+    CORE_REASON_UNSUPPORTED,      /* the holder has no such rung */
+    CORE_REASON_TOO_SLOW,         /* the rung takes longer than the need allows */
+    CORE_REASON_DEARER,           /* a cheaper one does */
+    CORE_REASON_RUNG_FAILED,      /* the holder did not stop or go on when it was last asked */
+    CORE_REASON_BUSY,             /* the lease is not whole, or in a hand-over already */
+    CORE_REASON_STOPPED_TOO_LONG, /* the cap on stopped time */
+    CORE_REASON_DELIVERED,        /* a slower rung has delivered what the fast one bridged */
+    CORE_REASON_EXTENDED,         /* the one extension of a notice is used up, or not allowed */
     CORE_REASON_QUOTA,            /* reservations would exceed the team's quota */
     CORE_REASON_QUOTA_RETURNED,   /* the team that lent the device wants it back */
     CORE_REASON_PRIORITY,         /* a more urgent lease of the same team */
@@ -118,15 +136,15 @@ enum core_work {
 
 /* Where a device-second is booked; exactly one account at a time. */
 enum core_account {
-    CORE_ACCOUNT_FREE,      /* nobody needs it (models may be parked on it) */
-    CORE_ACCOUNT_RESERVE,   /* kept for serving, no batch running */
-    CORE_ACCOUNT_SERVING,   /* batches running (from samples) */
-    CORE_ACCOUNT_TRAINING,  /* held by a lease; provisional until kept */
-    CORE_ACCOUNT_WAITING,   /* held by a lease that waits for data (from samples) */
-    CORE_ACCOUNT_RESTORE,   /* held by a lease that restores its state (from samples) */
-    CORE_ACCOUNT_LOST,      /* training that was not kept (a booked transfer) */
-    CORE_ACCOUNT_HANDOVER,  /* granting, letting go, verifying, promised to a gang */
-    CORE_ACCOUNT_SUSPENDED, /* the holder is resident but stopped (no rung built so far does it) */
+    CORE_ACCOUNT_FREE,        /* nobody needs it (models may be parked on it) */
+    CORE_ACCOUNT_RESERVE,     /* kept for serving, no batch running */
+    CORE_ACCOUNT_SERVING,     /* batches running (from samples) */
+    CORE_ACCOUNT_TRAINING,    /* held by a lease; provisional until kept */
+    CORE_ACCOUNT_WAITING,     /* held by a lease that waits for data (from samples) */
+    CORE_ACCOUNT_RESTORE,     /* held by a lease that restores its state (from samples) */
+    CORE_ACCOUNT_LOST,        /* training that was not kept (a booked transfer) */
+    CORE_ACCOUNT_HANDOVER,    /* granting, letting go, verifying, promised to a gang */
+    CORE_ACCOUNT_SUSPENDED,   /* the holder is resident but stopped; what serves there is SERVING */
     CORE_ACCOUNT_QUARANTINED, /* failed, occupied by a stranger, or not verified */
     CORE_ACCOUNT_COUNT,
 };
@@ -143,9 +161,12 @@ enum core_hold {
     CORE_HOLD_NONE,
     CORE_HOLD_GRANTING, /* grant emitted, not yet done */
     CORE_HOLD_HELD,
-    CORE_HOLD_REVOKING,  /* told to let go, until its deadline */
-    CORE_HOLD_KILLING,   /* past the deadline, until the kill bound */
-    CORE_HOLD_VERIFYING, /* let go; being verified */
+    CORE_HOLD_REVOKING,   /* told to let go, until its deadline */
+    CORE_HOLD_KILLING,    /* past the deadline, until the kill bound */
+    CORE_HOLD_VERIFYING,  /* let go; being verified */
+    CORE_HOLD_SUSPENDING, /* told to stop in place, until its deadline */
+    CORE_HOLD_SUSPENDED,  /* stopped and verified quiet; instances on the device serve */
+    CORE_HOLD_RESUMING,   /* told to go on */
 };
 
 enum core_instance_state {
@@ -156,15 +177,22 @@ enum core_instance_state {
 };
 
 enum core_lease_state {
-    CORE_LEASE_WAITING,  /* holds nothing */
-    CORE_LEASE_RUNNING,  /* holds at least its minimum (grants may still be on their way) */
-    CORE_LEASE_DRAINING, /* gives back everything, then waits or is paused */
-    CORE_LEASE_PAUSED,   /* by its owner; holds nothing */
-    CORE_LEASE_ENDING,   /* gives back everything for good */
-    CORE_LEASE_ENDED,    /* kept a while for its story; its id can be used again */
+    CORE_LEASE_WAITING,   /* holds nothing */
+    CORE_LEASE_RUNNING,   /* holds at least its minimum (grants may still be on their way) */
+    CORE_LEASE_DRAINING,  /* gives back everything, then waits or is paused */
+    CORE_LEASE_PAUSED,    /* by its owner; holds nothing */
+    CORE_LEASE_ENDING,    /* gives back everything for good */
+    CORE_LEASE_ENDED,     /* kept a while for its story; its id can be used again */
+    CORE_LEASE_SUSPENDED, /* the whole gang is stopped in place, on its way there or back */
 };
 
 /* ---- configuration -------------------------------------------------------------------------- */
+
+/* What a rung takes before it was ever measured: on any lease, on any kind of device. */
+struct core_rung_prior {
+    uint64_t take_ns; /* from REVOKE to the device being usable */
+    uint64_t give_ns; /* from RESUME (or GRANT) to the holder being at work again */
+};
 
 struct core_config {
     uint64_t seed[2];              /* secrets of fencing tokens are drawn from it: keep it secret */
@@ -188,15 +216,23 @@ struct core_config {
                                     * 2 x the measured hand-over takes longer */
     uint64_t shrink_deadline_ns;   /* 5 s: from a revoke by SHRINK to its deadline */
     uint64_t notice_ns;            /* 30 s: the same by NOTICE */
-    uint64_t kill_bound_ns;        /* 10 s: from the deadline to quarantine */
-    uint64_t action_timeout_ns;    /* 10 s: grant and verify unanswered */
-    uint64_t place_timeout_ns;     /* 600 s: place and remove unanswered */
-    uint64_t retry_ns;             /* 1 s: after a failed grant or placement, doubling to 64 s */
-    uint64_t age_ns;               /* 60 s of waiting are worth one step of priority */
-    uint64_t overtake_ns;          /* 120 s: then nothing behind it overtakes a lease */
-    uint64_t usage_half_life_ns;   /* 24 h: a team's use of so long ago counts half */
-    uint64_t heartbeat_lost_ns;    /* 60 s without one: a flag and a first choice as a victim */
-    uint32_t retries;              /* 3 failures of a job without a checkpoint between them */
+    uint64_t extension_ns;         /* 30 s: the one extension of a notice is no longer */
+    uint64_t suspend_deadline_ns; /* 10 s: the same by FREEZE, PAUSE and SWAP; then it is resumed */
+    uint64_t stopped_cap_ns;      /* 60 s: cap on the time that a holder is stopped in place */
+    uint64_t sustained_ns;        /* 10 s in use by serving: then a stopped device is replaced as
+                                   * soon as that costs less than the stop has cost already */
+    struct core_rung_prior rung_prior[CORE_RUNG_COUNT];
+    uint64_t restore_prior_ns;   /* 10 s: a job's restore, before it was measured */
+    uint64_t stopped_prior_ns;   /* 5 s: how long a stop in place lasts, the same */
+    uint64_t kill_bound_ns;      /* 10 s: from the deadline to quarantine */
+    uint64_t action_timeout_ns;  /* 10 s: grant and verify unanswered */
+    uint64_t place_timeout_ns;   /* 600 s: place and remove unanswered */
+    uint64_t retry_ns;           /* 1 s: after a failed grant or placement, doubling to 64 s */
+    uint64_t age_ns;             /* 60 s of waiting are worth one step of priority */
+    uint64_t overtake_ns;        /* 120 s: then nothing behind it overtakes a lease */
+    uint64_t usage_half_life_ns; /* 24 h: a team's use of so long ago counts half */
+    uint64_t heartbeat_lost_ns;  /* 60 s without one: a flag and a first choice as a victim */
+    uint32_t retries;            /* 3 failures of a job without a checkpoint between them */
     uint64_t credit_ns;       /* 60 s of waiting that a preemption just after a checkpoint earns */
     uint64_t credit_fades_ns; /* 600 s: age of a checkpoint that earns nothing any more */
     uint64_t outlook_ns;      /* 300 s: how far forecasts of revokes look */
@@ -247,16 +283,22 @@ enum core_event_kind {
     CORE_EVENT_REVOKE_ACKNOWLEDGED, /* .answer: answers REVOKE: the holder no longer uses it */
     CORE_EVENT_RELEASE_VERIFIED,    /* .verified: answers VERIFY */
     CORE_EVENT_ACTION_DONE,         /* .answer: answers GRANT (committed and begun) and KILL */
-    CORE_EVENT_ACTION_FAILED,       /* .answer: the same two; also REVOKE that reached nobody */
-    CORE_EVENT_TEAM_CHANGED,        /* .team_spec: added or changed */
-    CORE_EVENT_TEAM_REMOVED,        /* .team: its leases go on without quota, with weight 1 */
-    CORE_EVENT_MODE_CHANGED,        /* .mode */
-    CORE_EVENT_HOLD,                /* .hold: on: no moves but what safety and owners ask */
-    CORE_EVENT_RESTORED_LEASE,      /* .lease_spec: known from before a restart */
-    CORE_EVENT_RESTORED_GRANT,      /* .restored_grant: a device it held then */
-    CORE_EVENT_RESTORED_INSTANCE,   /* .instance, action 0: still there and ready */
-    CORE_EVENT_RECONCILE_DONE,      /* all that was known before is told; nothing moves earlier.
-                                     * A fresh server sends it after its first devices. */
+    CORE_EVENT_ACTION_FAILED, /* .answer: the same two; also REVOKE that reached nobody (FREEZE,
+                               * PAUSE, SWAP: that the holder refused; it goes on) */
+    CORE_EVENT_SUSPENDED, /* .suspended: answers REVOKE by FREEZE, PAUSE or SWAP: the holder stands
+                           * still and was verified quiet */
+    CORE_EVENT_RESUMED,   /* .answer: answers RESUME: it is at work again */
+    CORE_EVENT_EXTENSION_ASKED, /* .extension: by the holder, once, of a NOTICE */
+    CORE_EVENT_RUNG_MEASURED,   /* .rung_measured: known from before; the core measures by itself */
+    CORE_EVENT_TEAM_CHANGED,    /* .team_spec: added or changed */
+    CORE_EVENT_TEAM_REMOVED,    /* .team: its leases go on without quota, with weight 1 */
+    CORE_EVENT_MODE_CHANGED,    /* .mode */
+    CORE_EVENT_HOLD,            /* .hold: on: no moves but what safety and owners ask */
+    CORE_EVENT_RESTORED_LEASE,  /* .lease_spec: known from before a restart */
+    CORE_EVENT_RESTORED_GRANT,  /* .restored_grant: a device it held then */
+    CORE_EVENT_RESTORED_INSTANCE, /* .instance, action 0: still there and ready */
+    CORE_EVENT_RECONCILE_DONE,    /* all that was known before is told; nothing moves earlier.
+                                   * A fresh server sends it after its first devices. */
     CORE_EVENT_COUNT,
 };
 
@@ -315,6 +357,15 @@ struct core_lease_spec {
     uint64_t run_min_ns; /* not revoked for so long after it started, but for an SLO in danger */
     uint32_t revokes_per_hour; /* chosen by the core, by rungs that take the device away ... */
     uint32_t stops_per_hour;   /* ... and by freeze and pause; 0: no bound; <= CORE_REVOKES_MAX */
+    uint32_t rungs_mask;   /* bits 1 << CORE_RUNG_*, what its holder supports; 0: SHRINK in process,
+                            * else NOTICE. YIELD goes without saying in process and only there,
+                            * as does KILL for the others */
+    uint64_t notice_ns;    /* 0: the configured one */
+    bool extension;        /* it may ask once for more time */
+    uint64_t extension_ns; /* no more than this; 0: the configured one */
+    uint64_t stopped_cap_ns;                          /* 0: the configured one */
+    uint64_t pause_residue_bytes, swap_residue_bytes; /* of memory_bytes, what stays on the device
+                                                       * when paused, swapped; frozen: all of it */
 };
 
 struct core_event {
@@ -423,6 +474,23 @@ struct core_event {
             bool gone; /* false: the former holder still lives; the device is quarantined */
         } verified;
         struct {
+            uint64_t action;
+            uint64_t device;
+            uint64_t residue_bytes; /* what stays on the device, as measured */
+        } suspended;
+        struct {
+            uint64_t lease;
+            uint64_t device;     /* 0: all that are under notice */
+            uint64_t generation; /* of the device's grant, or of any of the run when device is 0 */
+            uint64_t extension_ns;
+        } extension;
+        struct {
+            uint64_t lease;
+            enum core_rung rung;
+            uint32_t kind;
+            uint64_t take_ns, give_ns; /* 0: not known */
+        } rung_measured;
+        struct {
             enum core_mode mode;
         } mode;
         struct {
@@ -433,6 +501,9 @@ struct core_event {
             uint64_t device;
             uint64_t generation;
             bool alive; /* the holder was found and goes on; else the device gets verified */
+            enum core_rung stopped; /* it was found stopped by this rung; NONE: at work */
+            uint64_t stopped_ns;    /* for so long */
+            uint64_t residue_bytes;
         } restored_grant;
     };
 };
@@ -448,8 +519,14 @@ enum core_action_kind {
      * ACTION_FAILED. The grants of a gang come in one step. */
     CORE_ACTION_GRANT,
     /* Tell the lease to let go of the device by the deadline. Answer: REVOKE_ACKNOWLEDGED. With
-     * rung NONE the device is already gone and no answer is awaited. */
+     * rung NONE the device is already gone and no answer is awaited. With FREEZE, PAUSE or SWAP:
+     * stop in place; answer: SUSPENDED, or ACTION_FAILED and the holder goes on. */
     CORE_ACTION_REVOKE,
+    /* Instances on the device rest; the stopped holder goes on. Answer: RESUMED. Also the way back
+     * from a stop that was not answered. */
+    CORE_ACTION_RESUME,
+    /* Told only: the deadline of a REVOKE by NOTICE is now this one. */
+    CORE_ACTION_EXTEND,
     /* End the lease's whole job by force. Answer: ACTION_DONE when it is gone, ACTION_FAILED. */
     CORE_ACTION_KILL,
     /* Make sure that nobody uses the device any more. Answer: RELEASE_VERIFIED. */
@@ -502,7 +579,8 @@ struct core_action {
             enum core_rung rung;
             enum core_reason reason;
             uint64_t deadline_ns;
-        } revoke; /* REVOKE, KILL (deadline: the end of the kill bound) */
+        } revoke; /* REVOKE, RESUME (rung: of the stop), EXTEND, KILL (deadline: the end of the kill
+                   * bound) */
         struct {
             uint64_t device;
             uint64_t lease; /* the former holder, or 0 */
@@ -557,13 +635,16 @@ struct core_device_view {
     uint64_t node, link, provider;
     uint64_t reclaim_by_ns; /* 0: not wanted back */
     enum core_hold hold;
-    uint64_t lease;        /* holder, also while it lets go; 0: none */
-    uint64_t promised;     /* lease that gets it next; 0: none */
-    uint64_t generation;   /* of the present or last grant */
-    uint64_t deadline_ns;  /* of REVOKING, KILLING, VERIFYING; else 0 */
-    bool yield;            /* training on it yields to serving */
-    bool kept_for_serving; /* not granted because serving needs it */
-    uint32_t instances_ready;
+    uint64_t lease;                /* holder, also while it lets go; 0: none */
+    uint64_t promised;             /* lease that gets it next; 0: none */
+    uint64_t generation;           /* of the present or last grant */
+    uint64_t deadline_ns;          /* of what is awaited; SUSPENDED: when it must go on; else 0 */
+    enum core_rung rung;           /* of the revoke or stop; NONE: none */
+    uint64_t residue_bytes;        /* SUSPENDED: what its holder keeps in memory */
+    bool yield;                    /* training on it yields to serving */
+    bool kept_for_serving;         /* not granted because serving needs it */
+    uint32_t instances_ready;      /* also those that rest */
+    bool resting;                  /* the holder lets none of them serve */
     uint32_t utilisation_permille; /* share of serving of late */
     enum core_account account;     /* of this moment (serving within it comes by samples) */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
@@ -575,7 +656,8 @@ struct core_endpoint_view {
     struct core_endpoint_spec spec;
     uint32_t demand_milli;   /* devices' worth of arriving work, thousandths */
     uint32_t devices_needed; /* with thresholds, hold and danger; capped by devices_max */
-    uint32_t instances_ready, instances_placing;
+    uint32_t instances_ready, instances_placing; /* that serve */
+    uint32_t instances_resting; /* loaded or loading beside a holder that lets them not serve */
     uint64_t projected_wait_ns; /* last told by a danger event or a sample's oldest wait */
     uint64_t rate_milli;        /* requests per 1000 s of the faster window */
     enum core_reason reason;    /* why it has fewer instances than needed; NONE otherwise */
@@ -587,11 +669,12 @@ struct core_lease_view {
     struct core_lease_spec spec;
     enum core_lease_state state;
     enum core_reason reason; /* of the last change of state */
-    uint32_t devices;        /* granted and not being revoked */
+    uint32_t devices;        /* granted and neither stopped nor being revoked */
     uint32_t devices_leaving;
-    uint32_t position; /* 1: next in the queue; 0: not waiting */
-    uint64_t run;      /* generation of the first grant of this run; 0: none */
-    uint64_t since_ns; /* of the state */
+    uint32_t devices_stopped; /* stopped in place, on their way there or back */
+    uint32_t position;        /* 1: next in the queue; 0: not waiting */
+    uint64_t run;             /* generation of the first grant of this run; 0: none */
+    uint64_t since_ns;        /* of the state */
     uint64_t step, checkpointed_step;
     uint64_t training_ns, provisional_ns, lost_ns; /* device time of this lease */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];       /* the same and all other, by account */
@@ -641,14 +724,21 @@ enum core_what {
     CORE_WHAT_LEASE_ENDED,
     CORE_WHAT_HEARTBEAT_LOST, /* nothing follows from it but a preference among victims */
     CORE_WHAT_REJECT,
+    CORE_WHAT_SUSPEND, /* a gang is stopped in place */
+    CORE_WHAT_RESUME,  /* it goes on */
+    CORE_WHAT_EXTEND,  /* a notice is extended */
     CORE_WHAT_COUNT,
 };
 
 struct core_victim {
     uint64_t lease;
     uint64_t device;
-    uint64_t cost_ns; /* training not yet kept + rung's time, device-time */
+    enum core_rung rung;
+    uint64_t take_ns; /* until the device is usable, as learned */
+    uint64_t
+        cost_ns; /* work lost, restore, the rung's time and the gang's idle time, device-time */
     bool chosen;
+    enum core_reason refused; /* why not chosen; NONE when it was */
 };
 
 struct core_explanation {

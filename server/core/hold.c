@@ -9,20 +9,68 @@
 static const uint32_t hold_next[] = {
     [CORE_HOLD_NONE] = TO(GRANTING) | TO(HELD) | TO(VERIFYING),
     [CORE_HOLD_GRANTING] = TO(HELD) | TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
-    [CORE_HOLD_HELD] = TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_HELD] = TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE) | TO(SUSPENDING),
     [CORE_HOLD_REVOKING] = TO(KILLING) | TO(VERIFYING) | TO(NONE),
     [CORE_HOLD_KILLING] = TO(VERIFYING) | TO(NONE),
     [CORE_HOLD_VERIFYING] = TO(NONE),
+    [CORE_HOLD_SUSPENDING] =
+        TO(SUSPENDED) | TO(RESUMING) | TO(HELD) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_SUSPENDED] = TO(RESUMING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_RESUMING] = TO(HELD) | TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
 };
+
+bool core_device_stopped(const struct device *device)
+{
+    return device->hold == CORE_HOLD_SUSPENDING || device->hold == CORE_HOLD_SUSPENDED ||
+           device->hold == CORE_HOLD_RESUMING;
+}
 
 static void lease_count(struct core *core, const struct device *device, int sign)
 {
     struct lease *lease = device->lease;
-    bool leaving = device->hold != CORE_HOLD_GRANTING && device->hold != CORE_HOLD_HELD;
-    if (lease != NULL) {
-        *(leaving ? &lease->leaving : &lease->held) += (uint32_t)sign;
-        core_team_count(core, lease, device->kind, leaving, sign);
+    if (lease == NULL) {
+        return;
     }
+    bool stopped = core_device_stopped(device);
+    bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
+    *(stopped ? &lease->stopped : active ? &lease->held : &lease->leaving) += (uint32_t)sign;
+    core_team_count(core, lease, device->kind, !stopped && !active, sign);
+}
+
+static void lease_unlink(struct device *device)
+{
+    struct lease *lease = device->lease;
+    if (lease == NULL) {
+        return;
+    }
+    *(device->previous != NULL ? &device->previous->next : &lease->first) = device->next;
+    *(device->next != NULL ? &device->next->previous : &lease->last) = device->previous;
+    device->next = NULL;
+    device->previous = NULL;
+}
+
+/* From the end: a gang's devices come in the order of their ids. */
+static void lease_link(struct device *device)
+{
+    struct lease *lease = device->lease;
+    if (lease == NULL) {
+        return;
+    }
+    struct device *before = lease->last;
+    while (before != NULL && before->id > device->id) {
+        before = before->previous;
+    }
+    device->previous = before;
+    device->next = before != NULL ? before->next : lease->first;
+    *(before != NULL ? &before->next : &lease->first) = device;
+    *(device->next != NULL ? &device->next->previous : &lease->last) = device;
+}
+
+/* Whoever has it, or had it and is not verified gone, and does not take turns with serving. */
+static bool device_rests(const struct device *device)
+{
+    return device->lease != NULL && !device->lease->spec.in_process &&
+           device->hold != CORE_HOLD_SUSPENDED;
 }
 
 static void hold_move(struct core *core, struct device *device, enum core_hold next,
@@ -31,9 +79,12 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
     assert(hold_next[device->hold] & (1u << next));
     core_ledger_update(core, device); /* the time until now belongs to the old state */
     lease_count(core, device, -1);
+    lease_unlink(device);
     device->hold = next;
     device->lease = next == CORE_HOLD_NONE ? NULL : lease;
+    lease_link(device);
     lease_count(core, device, 1);
+    core_instances_rest(core, device, device_rests(device));
     device->action = 0;
     device->deadline_ns = 0;
     device->advice = 0;
@@ -238,6 +289,9 @@ void core_device_overdue(struct core *core, struct device *device)
         break;
     case CORE_HOLD_NONE:
     case CORE_HOLD_HELD:
+    case CORE_HOLD_SUSPENDING:
+    case CORE_HOLD_SUSPENDED:
+    case CORE_HOLD_RESUMING:
         break;
     }
 }

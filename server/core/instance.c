@@ -17,7 +17,8 @@ static void instance_count(struct device *device, struct endpoint *endpoint,
     bool present = instance->state != CORE_INSTANCE_ABSENT;
     bool ready = instance->state == CORE_INSTANCE_READY;
     endpoint->placed += (uint32_t)(sign * core_instance_serves(instance));
-    endpoint->ready += (uint32_t)(sign * ready);
+    endpoint->resting += (uint32_t)(sign * (core_instance_serves(instance) && device->resting));
+    endpoint->ready += (uint32_t)(sign * (ready && !device->resting));
     device->instances_present += (uint32_t)(sign * present);
     device->instances_ready += (uint32_t)(sign * ready);
     device->instances_bytes += (uint64_t)(sign * present) * endpoint->spec.memory_bytes;
@@ -45,6 +46,26 @@ struct instance *core_instance_of(const struct device *device, const struct endp
 bool core_instance_serves(const struct instance *instance)
 {
     return instance->state == CORE_INSTANCE_PLACING || instance->state == CORE_INSTANCE_READY;
+}
+
+uint32_t core_endpoint_serving(const struct endpoint *endpoint)
+{
+    return endpoint->placed - endpoint->resting;
+}
+
+void core_instances_rest(struct core *core, struct device *device, bool resting)
+{
+    if (device->resting == resting) {
+        return;
+    }
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        instance_count(device, core->endpoints[i], core_instance_of(device, core->endpoints[i]),
+                       -1);
+    }
+    device->resting = resting;
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        instance_count(device, core->endpoints[i], core_instance_of(device, core->endpoints[i]), 1);
+    }
 }
 
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes)

@@ -88,6 +88,13 @@ static void check_deadline(const struct core *core, const struct device *device,
     case CORE_HOLD_KILLING:
         bound = core->config.kill_bound_ns;
         break;
+    case CORE_HOLD_SUSPENDING:
+        bound = core->config.suspend_deadline_ns;
+        break;
+    case CORE_HOLD_RESUMING:
+        bound = core->config.action_timeout_ns;
+        break;
+    case CORE_HOLD_SUSPENDED:
     case CORE_HOLD_NONE:
     case CORE_HOLD_HELD:
         return;
@@ -146,6 +153,9 @@ static void check_gang(const struct core *core, const struct lease *lease, struc
         break;
     case CORE_LEASE_DRAINING:
         right = !holds && leaves && lease->promised == 0;
+        break;
+    case CORE_LEASE_SUSPENDED:
+        right = lease->stopped > 0 && lease->promised == 0;
         break;
     case CORE_LEASE_ENDING:
         right = !holds && leaves && lease->promised == 0;

@@ -9,11 +9,12 @@
 /* WAITING to DRAINING and DRAINING to RUNNING: only while a restart is being told. */
 static const uint32_t lease_next[] = {
     [CORE_LEASE_WAITING] = TO(RUNNING) | TO(PAUSED) | TO(ENDED) | TO(DRAINING),
-    [CORE_LEASE_RUNNING] = TO(DRAINING) | TO(ENDING),
+    [CORE_LEASE_RUNNING] = TO(DRAINING) | TO(ENDING) | TO(SUSPENDED),
     [CORE_LEASE_DRAINING] = TO(WAITING) | TO(PAUSED) | TO(ENDING) | TO(RUNNING),
     [CORE_LEASE_PAUSED] = TO(WAITING) | TO(ENDED),
     [CORE_LEASE_ENDING] = TO(ENDED),
     [CORE_LEASE_ENDED] = 0,
+    [CORE_LEASE_SUSPENDED] = TO(RUNNING) | TO(DRAINING) | TO(ENDING),
 };
 
 static void promises_drop(struct core *core, const struct lease *lease)
@@ -52,7 +53,7 @@ static void lease_move(struct core *core, struct lease *lease, enum core_lease_s
 
 void core_lease_settle(struct core *core, struct lease *lease)
 {
-    if (lease->held > 0 || lease->leaving > 0) {
+    if (lease->held > 0 || lease->leaving > 0 || lease->stopped > 0) {
         return;
     }
     if (lease->state == CORE_LEASE_DRAINING) {
@@ -220,6 +221,7 @@ static void lease_end(struct core *core, struct lease *lease, enum core_reason r
         lease_move(core, lease, CORE_LEASE_ENDED, reason);
         break;
     case CORE_LEASE_RUNNING:
+    case CORE_LEASE_SUSPENDED:
     case CORE_LEASE_DRAINING:
         lease_withdraw(core, lease, CORE_LEASE_ENDING, reason);
         break;

@@ -18,7 +18,11 @@ static enum core_account account_of(const struct core *core, const struct device
     case CORE_HOLD_GRANTING:
     case CORE_HOLD_KILLING:
     case CORE_HOLD_VERIFYING:
+    case CORE_HOLD_SUSPENDING:
+    case CORE_HOLD_RESUMING:
         return CORE_ACCOUNT_HANDOVER;
+    case CORE_HOLD_SUSPENDED:
+        return CORE_ACCOUNT_SUSPENDED;
     case CORE_HOLD_NONE:
         break;
     }

@@ -1,5 +1,5 @@
 /* placement.c: which device holds which endpoint's instance. First what demand needs, by priority:
- * by making room if it must, at last by taking a device from an elastic lease that cannot yield.
+ * by making room if it must, at last by taking a device from a lease (take.c).
  * Then models are parked wherever memory is left, so that a burst finds them loaded. */
 #include "server/core/state.h"
 
@@ -18,18 +18,18 @@ bool core_may_move(const struct core *core)
 
 bool core_device_spare(const struct core *core, const struct device *device)
 {
-    for (size_t i = 0; i < core->endpoint_count; i++) {
+    for (size_t i = 0; i < core->endpoint_count && !device->resting; i++) {
         const struct endpoint *endpoint = core->endpoints[i];
         if (core_instance_serves(core_instance_of(device, endpoint)) &&
-            endpoint->placed < endpoint->needed + endpoint->taken + 1) {
+            core_endpoint_serving(endpoint) < endpoint->needed + endpoint->taken + 1) {
             return false;
         }
     }
     return true;
 }
 
-static bool neighbours_agree(const struct core *core, const struct device *device,
-                             const struct endpoint *endpoint)
+bool core_neighbours_agree(const struct core *core, const struct device *device,
+                           const struct endpoint *endpoint)
 {
     for (size_t i = 0; i < core->endpoint_count; i++) {
         const struct endpoint *other = core->endpoints[i];
@@ -52,15 +52,16 @@ static enum fit fit_of(const struct core *core, const struct device *device,
 {
     const struct instance *instance = core_instance_of(device, endpoint);
     bool unverified = device->hold != CORE_HOLD_NONE && device->lease == NULL;
+    bool stopped = device->hold == CORE_HOLD_SUSPENDED;
     if (!core_device_usable(device) || !((endpoint->spec.kinds_mask >> device->kind) & 1) ||
         instance->state != CORE_INSTANCE_ABSENT || core->now_ns < instance->until_ns ||
         unverified) {
         return FIT_UNUSABLE;
     }
-    if (!shares(device->lease) || !shares(device->promised)) {
+    if ((!stopped && !shares(device->lease)) || !shares(device->promised)) {
         return FIT_HOLDER;
     }
-    if (!neighbours_agree(core, device, endpoint)) {
+    if (!core_neighbours_agree(core, device, endpoint)) {
         return FIT_NEIGHBOUR;
     }
     uint64_t used = core_device_memory_used(device);
@@ -98,7 +99,7 @@ static struct device *place_find(const struct core *core, const struct endpoint 
 static bool can_go(const struct device *device, const struct endpoint *endpoint)
 {
     return core_instance_serves(core_instance_of(device, endpoint)) &&
-           endpoint->placed > endpoint->needed;
+           (device->resting || core_endpoint_serving(endpoint) > endpoint->needed);
 }
 
 /* Removes the instances that others can spare, if that makes room for the endpoint. */
@@ -126,50 +127,7 @@ static bool make_room(struct core *core, struct device *device, const struct end
     return true;
 }
 
-uint64_t core_victim_cost(const struct core *core, const struct device *device)
-{
-    const struct lease *lease = device->lease;
-    uint64_t lost = lease->spec.in_process || lease->held == 0
-                        ? 0 /* it puts its micro-batch back */
-                        : lease->provisional_ns / lease->held;
-    return core_add_u64(lost, core->handover_cost_ns);
-}
-
-void core_shrink(struct core *core, struct device *device, enum core_reason reason,
-                 struct core_explanation *explanation)
-{
-    enum core_rung rung = CORE_RUNG_SHRINK;
-    core_device_count_move(core, device);
-    core_device_revoke(core, device, rung, reason);
-    explanation->rung = rung;
-    explanation->deadline_ns = device->deadline_ns;
-    core_explain(core, explanation);
-}
-
-static bool is_victim(const struct core *core, const struct device *device,
-                      const struct endpoint *endpoint, bool danger)
-{
-    const struct lease *lease = device->lease;
-    uint32_t bound = core->config.moves_per_hour + (danger ? core->config.moves_extra : 0);
-    return device->hold == CORE_HOLD_HELD && lease->state == CORE_LEASE_RUNNING &&
-           lease->spec.preemptible && lease->held > lease->spec.devices_min &&
-           core_device_usable(device) && ((endpoint->spec.kinds_mask >> device->kind) & 1) &&
-           endpoint->spec.memory_bytes <= device->memory_bytes &&
-           core_instance_of(device, endpoint)->state == CORE_INSTANCE_ABSENT &&
-           fit_of(core, device, endpoint) != FIT_NEIGHBOUR &&
-           core_device_moves(core, device) < bound && (danger || core_device_rested(core, device));
-}
-
-static bool victim_before(const struct core *core, const struct device *a, const struct device *b)
-{
-    if (a->lease->spec.priority != b->lease->spec.priority) {
-        return a->lease->spec.priority < b->lease->spec.priority;
-    }
-    return core_victim_cost(core, a) < core_victim_cost(core, b);
-}
-
-/* A model that just failed to load is no reason to take more devices for it. */
-static bool is_failing(const struct core *core, const struct endpoint *endpoint)
+bool core_endpoint_failing(const struct core *core, const struct endpoint *endpoint)
 {
     for (size_t i = 0; i < core->device_count; i++) {
         const struct instance *instance = core_instance_of(core->devices[i], endpoint);
@@ -178,37 +136,6 @@ static bool is_failing(const struct core *core, const struct endpoint *endpoint)
         }
     }
     return false;
-}
-
-static bool take_from_lease(struct core *core, struct endpoint *endpoint)
-{
-    bool danger = core->now_ns < endpoint->danger_until_ns;
-    struct device *best = NULL;
-    struct core_explanation explanation =
-        core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_DEMAND, NULL, NULL, endpoint);
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (is_victim(core, device, endpoint, danger)) {
-            core_explain_victim(&explanation, device, core_victim_cost(core, device), false);
-            best = best == NULL || victim_before(core, device, best) ? device : best;
-        }
-    }
-    if (best == NULL || is_failing(core, endpoint)) {
-        return false;
-    }
-    explanation.device = best->id;
-    explanation.lease = best->lease->spec.lease;
-    explanation.rung = CORE_RUNG_SHRINK;
-    for (uint32_t i = 0; i < explanation.victim_count; i++) {
-        explanation.victims[i].chosen = explanation.victims[i].device == best->id;
-    }
-    if (!core_may_move(core)) {
-        core_explain_advice(core, &endpoint->advice, explanation);
-        return false;
-    }
-    core_device_keep(core, best, endpoint->spec.endpoint);
-    core_shrink(core, best, CORE_REASON_DEMAND, &explanation);
-    return true;
 }
 
 /* Fits as soon as the removals that already run are done. */
@@ -261,13 +188,13 @@ static bool reach(struct core *core, struct endpoint *endpoint)
             return true;
         }
     }
-    return take_from_lease(core, endpoint);
+    return core_take_for(core, endpoint);
 }
 
 static enum core_reason why_lacking(const struct core *core, const struct endpoint *endpoint)
 {
     enum core_reason reason =
-        is_failing(core, endpoint) ? CORE_REASON_ACTION_FAILED : CORE_REASON_DEMAND;
+        core_endpoint_failing(core, endpoint) ? CORE_REASON_ACTION_FAILED : CORE_REASON_DEMAND;
     for (size_t i = 0; i < core->device_count; i++) {
         enum fit fit = fit_of(core, core->devices[i], endpoint);
         if (fit == FIT_MEMORY) {
@@ -283,18 +210,18 @@ static enum core_reason why_lacking(const struct core *core, const struct endpoi
 static void satisfy(struct core *core, struct endpoint *endpoint)
 {
     endpoint->lacks = CORE_REASON_NONE;
-    if (endpoint->placed >= endpoint->needed) {
+    if (core_endpoint_serving(endpoint) >= endpoint->needed) {
         endpoint->advice = 0;
         return;
     }
     uint32_t coming = capacity_coming(core, endpoint);
-    while (endpoint->placed + coming < endpoint->needed) {
-        uint32_t placed = endpoint->placed;
+    while (core_endpoint_serving(endpoint) + coming < endpoint->needed) {
+        uint32_t serving = core_endpoint_serving(endpoint);
         if (!reach(core, endpoint)) {
             endpoint->lacks = why_lacking(core, endpoint);
             return;
         }
-        coming += endpoint->placed == placed;
+        coming += core_endpoint_serving(endpoint) == serving;
     }
     endpoint->advice = 0;
 }

@@ -11,7 +11,9 @@ bool core_device_usable(const struct device *device)
 
 uint64_t core_device_memory_used(const struct device *device)
 {
-    uint64_t lease = device->lease != NULL ? device->lease->spec.memory_bytes : 0;
+    uint64_t lease = device->lease == NULL                 ? 0
+                     : device->hold == CORE_HOLD_SUSPENDED ? device->residue_bytes
+                                                           : device->lease->spec.memory_bytes;
     return core_add_u64(lease, device->instances_bytes);
 }
 

@@ -38,14 +38,20 @@ struct device {
     /* Towards leases. */
     enum core_hold hold;
     struct lease *lease; /* set unless hold is NONE; NULL too while a recovered one is verified */
-    struct lease *promised; /* is granted to this one next */
+    struct device *next, *previous; /* of the same lease, by id; kept by hold.c */
+    struct lease *promised;         /* is granted to this one next */
     uint64_t generation;
     uint64_t action;      /* the GRANT, REVOKE, KILL or VERIFY that is awaited */
     uint64_t deadline_ns; /* of that */
-    enum core_rung rung;  /* of the revoke that runs */
+    enum core_rung rung;  /* of the revoke or stop that runs */
+    enum core_reason revoke_reason;
     uint64_t revoked_ns, granted_ns;
-    bool kept;         /* for serving */
-    uint64_t kept_for; /* endpoint */
+    uint64_t stopped_ns;    /* SUSPENDED: since when */
+    uint64_t residue_bytes; /* SUSPENDED: what its holder keeps in memory */
+    bool extended;          /* the notice was extended */
+    bool resting;           /* its holder lets instances not serve; kept by hold.c */
+    bool kept;              /* for serving */
+    uint64_t kept_for;      /* endpoint */
 
     /* Moves that the core chose: a ring of the last hour's times, moves_capacity long. */
     uint64_t *moves;
@@ -89,8 +95,10 @@ struct endpoint {
     uint64_t danger_until_ns;
     uint32_t danger_needed;
     uint64_t projected_wait_ns;
-    uint32_t placed, ready; /* instances PLACING or READY, and READY; kept by instance.c */
-    uint32_t taken;         /* scratch of the planner: instances that its plan would remove */
+    /* Kept by instance.c: instances PLACING or READY anywhere; of them, those on a device whose
+     * holder lets them not serve; and READY ones that serve. */
+    uint32_t placed, resting, ready;
+    uint32_t taken; /* scratch of the planner: instances that its plan would remove */
     enum core_reason lacks;
     uint64_t advice;
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
@@ -117,6 +125,15 @@ struct moments {
     uint32_t capacity, next, count;
 };
 
+/* Learned by one lease on one kind of device, or by all together; microseconds; 0: not measured. */
+struct rung_time {
+    uint32_t take_us, give_us;
+};
+
+/* The rungs that are a hand-over, hence have a cost: SHRINK .. KILL. */
+#define RUNG_FIRST CORE_RUNG_SHRINK
+#define RUNGS (CORE_RUNG_COUNT - RUNG_FIRST)
+
 struct lease {
     struct core_lease_spec spec;
     struct team *team;
@@ -126,12 +143,14 @@ struct lease {
     uint64_t heard_ns; /* of its holder */
     bool heartbeat_lost;
     uint64_t sequence;
-    uint32_t held, leaving, promised; /* devices by phase; kept by hold.c */
+    struct device *first, *last;               /* its devices; kept by hold.c */
+    uint32_t held, leaving, stopped, promised; /* devices by phase; kept by hold.c */
     bool pause_wanted;
     uint64_t retry_ns;
     uint32_t failures;
     uint64_t run, generation; /* first and last grant of this run */
     uint64_t step, checkpointed_step;
+    struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
     uint64_t provisional_ns; /* of its TRAINING account */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     uint32_t revokes, runs;
@@ -188,6 +207,7 @@ struct core {
     uint64_t lost_ns, unbooked_ns;
     uint64_t nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or of forgotten ones */
     uint64_t handovers[CORE_RUNG_COUNT];
+    struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
     uint64_t handover_cost_ns; /* average of the last ones; UINT64_MAX never */
     uint32_t scale_wanted, scale_have;
     bool scale_told;
@@ -238,6 +258,8 @@ void core_device_restore(struct core *core, struct device *device, struct lease 
                          uint64_t generation, bool alive);
 void core_device_overdue(struct core *core, struct device *device);
 
+bool core_device_stopped(const struct device *device); /* SUSPENDING, SUSPENDED or RESUMING */
+
 /* ---- pool.c ---- */
 bool core_device_usable(const struct device *device); /* for something new */
 uint64_t core_device_memory_used(const struct device *device);
@@ -257,6 +279,10 @@ void core_kinds_event(struct core *core, const struct core_event *event);
 struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint);
 bool core_instance_serves(const struct instance *instance); /* PLACING or READY */
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes);
+/* Those that serve or will as soon as they are ready. */
+uint32_t core_endpoint_serving(const struct endpoint *endpoint);
+/* The holder of the device begins or ends to let them not serve. */
+void core_instances_rest(struct core *core, struct device *device, bool resting);
 void core_instance_place(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instance_remove(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instance_vanish(struct core *core, struct device *device, struct endpoint *endpoint);
@@ -313,10 +339,19 @@ bool core_may_move(const struct core *core);
 void core_placement_plan(struct core *core);
 /* Every endpoint with an instance there could do with one fewer. */
 bool core_device_spare(const struct core *core, const struct device *device);
+/* What of `device` is left beside others than this endpoint allows its instance there? */
+bool core_neighbours_agree(const struct core *core, const struct device *device,
+                           const struct endpoint *endpoint);
+
+/* ---- take.c: devices back from leases ---- */
 uint64_t core_victim_cost(const struct core *core, const struct device *device);
 /* Takes one device from its elastic lease for something more urgent, and says why. */
 void core_shrink(struct core *core, struct device *device, enum core_reason reason,
                  struct core_explanation *explanation);
+/* One more device for the endpoint, by the best rung there is; false: there is none. */
+bool core_take_for(struct core *core, struct endpoint *endpoint);
+/* A model that just failed to load is no reason to take more devices for it. */
+bool core_endpoint_failing(const struct core *core, const struct endpoint *endpoint);
 
 /* ---- queue.c: the minimums of waiting leases; returns the kinds that nothing may overtake on */
 uint32_t core_queue_plan(struct core *core);

@@ -55,6 +55,14 @@ const char *core_reason_name(enum core_reason reason)
         [CORE_REASON_NEIGHBOUR_SLO] = "a batch would outlast half of a neighbour's SLO",
         [CORE_REASON_RATE_BOUND] = "moves of the hour are used up",
         [CORE_REASON_HOLD] = "moves are on hold",
+        [CORE_REASON_UNSUPPORTED] = "its holder has no such rung",
+        [CORE_REASON_TOO_SLOW] = "too slow for the need",
+        [CORE_REASON_DEARER] = "dearer",
+        [CORE_REASON_RUNG_FAILED] = "failed when last asked",
+        [CORE_REASON_BUSY] = "not whole, or in a hand-over already",
+        [CORE_REASON_STOPPED_TOO_LONG] = "cap on stopped time",
+        [CORE_REASON_DELIVERED] = "a slower rung has delivered",
+        [CORE_REASON_EXTENDED] = "no extension left",
         [CORE_REASON_QUOTA] = "reservations beyond the team's quota",
         [CORE_REASON_QUOTA_RETURNED] = "lent quota wanted back",
         [CORE_REASON_PRIORITY] = "a more urgent lease of its team",
@@ -93,9 +101,15 @@ const char *core_health_name(enum core_health health)
 const char *core_hold_name(enum core_hold hold)
 {
     static const char *const names[] = {
-        [CORE_HOLD_NONE] = "none",       [CORE_HOLD_GRANTING] = "granting",
-        [CORE_HOLD_HELD] = "held",       [CORE_HOLD_REVOKING] = "revoking",
-        [CORE_HOLD_KILLING] = "killing", [CORE_HOLD_VERIFYING] = "verifying",
+        [CORE_HOLD_NONE] = "none",
+        [CORE_HOLD_GRANTING] = "granting",
+        [CORE_HOLD_HELD] = "held",
+        [CORE_HOLD_REVOKING] = "revoking",
+        [CORE_HOLD_KILLING] = "killing",
+        [CORE_HOLD_VERIFYING] = "verifying",
+        [CORE_HOLD_SUSPENDING] = "suspending",
+        [CORE_HOLD_SUSPENDED] = "suspended",
+        [CORE_HOLD_RESUMING] = "resuming",
     };
     return NAME(names, hold);
 }
@@ -114,9 +128,10 @@ const char *core_instance_name(enum core_instance_state state)
 const char *core_lease_state_name(enum core_lease_state state)
 {
     static const char *const names[] = {
-        [CORE_LEASE_WAITING] = "waiting",   [CORE_LEASE_RUNNING] = "running",
-        [CORE_LEASE_DRAINING] = "draining", [CORE_LEASE_PAUSED] = "paused",
-        [CORE_LEASE_ENDING] = "ending",     [CORE_LEASE_ENDED] = "ended",
+        [CORE_LEASE_WAITING] = "waiting",     [CORE_LEASE_RUNNING] = "running",
+        [CORE_LEASE_DRAINING] = "draining",   [CORE_LEASE_PAUSED] = "paused",
+        [CORE_LEASE_ENDING] = "ending",       [CORE_LEASE_ENDED] = "ended",
+        [CORE_LEASE_SUSPENDED] = "suspended",
     };
     return NAME(names, state);
 }
@@ -140,6 +155,9 @@ const char *core_what_name(enum core_what what)
         [CORE_WHAT_LEASE_ENDED] = "lease ended",
         [CORE_WHAT_HEARTBEAT_LOST] = "heartbeat lost",
         [CORE_WHAT_REJECT] = "reject",
+        [CORE_WHAT_SUSPEND] = "suspend",
+        [CORE_WHAT_RESUME] = "resume",
+        [CORE_WHAT_EXTEND] = "extend",
     };
     return NAME(names, what);
 }
