@@ -52,7 +52,7 @@ struct sim_request {
 
 struct sim_job {
     uint64_t submit_ns;                     /* growing */
-    uint64_t work_ns;                       /* device time on devices_min devices; 0: endless */
+    uint64_t work_ns;                       /* time of one device at full speed; 0: endless */
     uint32_t devices_min, devices_max;      /* the minimum is a gang */
     uint64_t checkpoint_ns;                 /* training time between checkpoints; 0: every step */
     uint64_t restore_ns;                    /* added to give_ns after work was lost */
@@ -77,7 +77,7 @@ struct sim_rung {
     bool loses; /* what was trained since the last checkpoint */
 };
 
-/* All off when zero. Drawn from the seed, never from the policy's doing. */
+/* All off when zero; drawn from the seed. */
 struct sim_faults {
     uint64_t device_mtbf_ns;    /* mean time between losses, of one device */
     uint64_t device_repair_ns;  /* a lost device comes back after this */

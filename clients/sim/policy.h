@@ -2,10 +2,10 @@
  * A policy embeds `struct policy` first, learns through the hooks of its class and asks through
  * engine_give, engine_take and engine_wake_at (engine.h). It never sees the service time of a
  * request before that has finished, nor anything of the future.
- * Hooks:   called at engine_now_ns; all but create and destroy may be NULL. A hook may call any
- *          engine function; what that brings about at once is told by further hooks after it.
- * Owner:   create's result belongs to the engine, which destroys it.
- * Thread:  the engine's. */
+ * Hooks:   called at engine_now_ns; all but create and destroy may be NULL (wake: if it never asks
+ *          to be woken). A hook may call any engine function; what that brings about at once is
+ * told by further hooks after it. Owner:   create's result belongs to the engine, which destroys
+ * it. Thread:  the engine's. */
 #ifndef TIDEPOOL_CLIENTS_SIM_POLICY_H
 #define TIDEPOOL_CLIENTS_SIM_POLICY_H
 
@@ -23,7 +23,7 @@ struct policy_parameter {
 struct policy_class;
 
 struct policy {
-    const struct policy_class *class;
+    const struct policy_class *class; /* both set by the engine after create */
     struct engine *engine;
 };
 
