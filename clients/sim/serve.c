@@ -73,7 +73,7 @@ static void changed(struct engine *engine, uint32_t number)
     const struct device *device = &engine->devices[number];
     serve_update(engine, number);
     if (device->job != NONE && device->phase == ENGINE_TRAINING) {
-        job_update(engine, device->job);
+        job_update(engine, number);
     }
     book_update(engine, number);
 }
