@@ -31,9 +31,10 @@ PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 # ---- rooms and their layers -------------------------------------------------------------------
 # uses_<room> is what a room may include; libraries, unit tests and check-layers all follow it.
 # `simulator` is `tidepool sim`: a room among the clients that plays traces through the core.
-ROOMS := base core net observe store device models serve train control rpc simulator
+ROOMS := base core record net observe store device models serve train control rpc simulator
 uses_base    :=
 uses_core    :=
+uses_record  := core base
 uses_net     := base
 uses_observe := base
 uses_store   := base
@@ -41,9 +42,9 @@ uses_device  := base observe
 uses_models  := base
 uses_serve   := device models observe base
 uses_train   := device models observe base
-uses_control := serve train device models core store observe base
+uses_control := serve train device models record core store observe base
 uses_rpc     := control serve train device models net observe base proto
-uses_simulator := core base
+uses_simulator := record core base
 dir_models    := models
 dir_simulator := clients/sim
 $(foreach r,$(filter-out models simulator,$(ROOMS)),$(eval dir_$r := server/$r))
@@ -94,7 +95,7 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: proto/%.proto
 $(call objects,$(src_rpc) $(shell find clients tests -name '*.c' 2>/dev/null) server/main.c): | $(GEN_H)
 
 # ---- binaries ----------------------------------------------------------------------------------
-SERVER_LIBS := $(foreach r,rpc control serve train device models core store net observe proto base,$(call lib,$(r)))
+SERVER_LIBS := $(foreach r,rpc control serve train device models record core store net observe proto base,$(call lib,$(r)))
 # Each client program is its folder's main.c and the library of all other client code.
 uses_clients := simulator proto base
 dir_clients  := clients

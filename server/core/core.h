@@ -246,6 +246,9 @@ void core_config_init(struct core_config *config); /* the defaults above; seed a
 
 /* ---- events --------------------------------------------------------------------------------- */
 
+/* Logs and scenario files write events by name: a new kind, field or setting also needs its row in
+ * server/record/fields.c (its test tells). */
+
 enum core_event_kind {
     CORE_EVENT_TIMER, /* the time of ACTION_SET_TIMER has come; early or extra ones do no harm */
     CORE_EVENT_DEVICE_ADDED,      /* .device_added */
