@@ -159,6 +159,9 @@ static void apply_quarantine(struct control *control, const struct core_action *
 static void apply_reject(struct control *control, const struct core_action *action)
 {
     const char *why = core_reason_name(action->reject.reason);
+    if (action->reject.reason == CORE_REASON_STALE_TOKEN) {
+        return; /* the last words of a run that is over */
+    }
     log_write(LOG_WARN, "core", "reject", "device=%llu endpoint=%llu job=%llu reason=\"%s\"",
               (unsigned long long)action->reject.device,
               (unsigned long long)action->reject.endpoint, (unsigned long long)action->reject.lease,

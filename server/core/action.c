@@ -21,6 +21,9 @@ void core_emit_reject(struct core *core, uint64_t device, uint64_t endpoint, uin
     action->reject.endpoint = endpoint;
     action->reject.lease = lease;
     action->reject.reason = reason;
+    if (reason == CORE_REASON_STALE_TOKEN) {
+        return; /* late messages in number must not push out the stories of moves */
+    }
     struct core_explanation explanation =
         core_explain_begin(core, CORE_WHAT_REJECT, reason, NULL, NULL, NULL);
     explanation.device = device;
@@ -80,6 +83,7 @@ static uint64_t hash_action(uint64_t hash, const struct core_action *action)
                          action->reject.reason);
     case CORE_ACTION_EXPIRE:
     case CORE_ACTION_LEASE_MOVED:
+        hash = core_hash_u64(hash, action->lease.heartbeat_lost);
         return hash_four(hash, action->lease.lease, action->lease.state, action->lease.devices,
                          action->lease.reason);
     case CORE_ACTION_SET_TIMER:

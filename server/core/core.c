@@ -119,7 +119,7 @@ void core_destroy(struct core *core)
         free(core->endpoints[i]);
     }
     for (size_t i = 0; i < core->lease_count; i++) {
-        free(core->leases[i]);
+        core_lease_destroy(core->leases[i]);
     }
     for (size_t i = 0; i < core->team_count; i++) {
         free(core->teams[i]);
@@ -263,8 +263,11 @@ static void expire(struct core *core)
     }
     for (size_t i = 0; i < core->lease_count; i++) {
         struct lease *lease = core->leases[i];
-        if (lease->spec.until_ns != 0 && lease->spec.until_ns <= core->now_ns) {
+        if (core_lease_end_ns(core, lease) <= core->now_ns) {
             core_lease_overdue(core, lease);
+        }
+        if (core_heartbeat_due_ns(core, lease) <= core->now_ns) {
+            core_heartbeat_overdue(core, lease);
         }
     }
 }
@@ -308,8 +311,12 @@ static void consider_lease(struct core *core, const struct lease *lease)
     if (lease->state == CORE_LEASE_ENDED || lease->state == CORE_LEASE_ENDING) {
         return;
     }
-    consider(core, lease->spec.until_ns, 0);
+    consider(core, core_lease_end_ns(core, lease), 0);
+    consider(core, core_heartbeat_due_ns(core, lease), 0);
     consider(core, lease->retry_ns, 0);
+    if (lease->state == CORE_LEASE_RUNNING) {
+        consider(core, core_guard_due_ns(core, lease), 0);
+    }
     if (lease->state == CORE_LEASE_WAITING) {
         uint64_t steps = (core->now_ns - lease->queued_ns) / core->config.age_ns;
         consider(core, lease->queued_ns, core->config.overtake_ns);
@@ -419,6 +426,9 @@ size_t core_step(struct core *core, const struct core_event *event, struct core_
     core->action_count = 0;
     core->action_max = core_actions_max(core);
     core->now_ns = event->time_ns > core->now_ns ? event->time_ns : core->now_ns;
+    if (core->timer_ns < core->now_ns) {
+        core_heartbeats_forgive(core, core->now_ns - core->timer_ns);
+    }
     core_teams_follow(core);
     dispatch(core, event);
     if (core->dirty || core->now_ns >= core->due_ns) {

@@ -541,7 +541,8 @@ enum core_action_kind {
     CORE_ACTION_REJECT,
     /* Told only: the lease's time is over; its revokes follow. */
     CORE_ACTION_EXPIRE,
-    /* Told only: the lease has a new state or number of devices (at most one a step). */
+    /* Told only: the lease has a new state or number of devices, or its heartbeat was lost or is
+     * back (at most one a step). */
     CORE_ACTION_LEASE_MOVED,
     /* Send EVENT_TIMER at this time; replaces the one before; 0: none needed. */
     CORE_ACTION_SET_TIMER,
@@ -600,6 +601,7 @@ struct core_action {
             enum core_lease_state state;
             uint32_t devices; /* granted to it and not being revoked */
             enum core_reason reason;
+            bool heartbeat_lost;
         } lease; /* EXPIRE, LEASE_MOVED */
         struct {
             uint64_t at_ns;

@@ -302,7 +302,7 @@ static void device_begun(struct core *core, struct device *device)
     device->granted_ns = core->now_ns;
     device->handovers++;
     core->handovers[CORE_RUNG_FREE]++;
-    device->lease->failures = 0;
+    device->lease->grants_failed = 0;
 }
 
 static void handover_measure(struct core *core, const struct device *device)

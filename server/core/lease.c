@@ -26,10 +26,81 @@ static void promises_drop(struct core *core, const struct lease *lease)
     }
 }
 
+/* Ended runs that are neither the job's fault nor its owner's wish. */
+static bool is_preemption(enum core_reason reason)
+{
+    return reason == CORE_REASON_DEMAND || reason == CORE_REASON_SUSTAINED_LOAD ||
+           reason == CORE_REASON_GANG_MINIMUM || reason == CORE_REASON_PRIORITY ||
+           reason == CORE_REASON_QUOTA_RETURNED || reason == CORE_REASON_FAIR_SHARE ||
+           reason == CORE_REASON_RECLAIM || reason == CORE_REASON_DEADLINE_PASSED;
+}
+
+uint64_t core_lease_ran_ns(const struct core *core, const struct lease *lease)
+{
+    bool runs = lease->state == CORE_LEASE_RUNNING;
+    return lease->ran_ns + (runs ? core->now_ns - lease->running_ns : 0);
+}
+
+uint64_t core_lease_end_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t end_ns = lease->spec.until_ns != 0 ? lease->spec.until_ns : NEVER_NS;
+    if (lease->spec.duration_ns != 0 && lease->state == CORE_LEASE_RUNNING) {
+        uint64_t ran_ns = core_lease_ran_ns(core, lease);
+        uint64_t left_ns = lease->spec.duration_ns > ran_ns ? lease->spec.duration_ns - ran_ns : 0;
+        uint64_t over_ns = core_add_u64(core->now_ns, left_ns);
+        end_ns = over_ns < end_ns ? over_ns : end_ns;
+    }
+    return end_ns;
+}
+
+uint64_t core_lease_waited_ns(const struct core *core, const struct lease *lease)
+{
+    return core_add_u64(core->now_ns - lease->queued_ns, lease->carried_ns);
+}
+
+/* It queues (again). What it had waited for counts on, less what it got for it; but for a failure,
+ * which starts at the end. */
+static void lease_requeue(struct core *core, struct lease *lease, enum core_reason reason)
+{
+    if (lease->run != 0) {
+        uint64_t got_ns = lease->ran_ns - lease->ran_before_ns;
+        uint64_t left_ns = lease->carried_ns > got_ns ? lease->carried_ns - got_ns : 0;
+        bool failed = reason == CORE_REASON_JOB_EXITED;
+        lease->carried_ns = core_add_u64(failed ? 0 : left_ns, lease->credit_ns);
+    }
+    lease->queued_ns = core->now_ns;
+    lease->run = 0;
+}
+
+/* A job that has just saved is the cheapest to preempt: it must not lose by that. */
+static void lease_preempted(struct core *core, struct lease *lease)
+{
+    uint64_t age_ns = core->now_ns - lease->checkpoint_ns, fades_ns = core->config.credit_fades_ns;
+    lease->preemptions++;
+    if (lease->reported && age_ns < fades_ns) {
+        lease->credit_ns = core_scale_u64(core->config.credit_ns, fades_ns - age_ns, fades_ns);
+    }
+}
+
+static void lease_count_run(struct core *core, struct lease *lease, enum core_lease_state next,
+                            enum core_reason reason)
+{
+    if (lease->state == CORE_LEASE_RUNNING) {
+        lease->ran_ns += core->now_ns - lease->running_ns;
+    }
+    if (next == CORE_LEASE_RUNNING) {
+        lease->running_ns = core->now_ns;
+        core_heartbeat(core, lease);
+    } else if (next == CORE_LEASE_DRAINING && is_preemption(reason)) {
+        lease_preempted(core, lease);
+    }
+}
+
 static void lease_move(struct core *core, struct lease *lease, enum core_lease_state next,
                        enum core_reason reason)
 {
     assert(lease_next[lease->state] & (1u << next));
+    lease_count_run(core, lease, next, reason);
     lease->state = next;
     lease->reason = reason;
     lease->since_ns = core->now_ns;
@@ -40,8 +111,7 @@ static void lease_move(struct core *core, struct lease *lease, enum core_lease_s
         promises_drop(core, lease);
     }
     if (next == CORE_LEASE_WAITING) {
-        lease->queued_ns = core->now_ns;
-        lease->run = 0;
+        lease_requeue(core, lease, reason);
     } else if (next == CORE_LEASE_ENDED) {
         core_ledger_lose(core, lease); /* nobody will keep it any more */
         core->ended_count++;
@@ -124,15 +194,23 @@ void core_lease_kill(struct core *core, struct lease *lease, struct device *over
 
 void core_lease_started(struct core *core, struct lease *lease)
 {
+    lease->carried_ns = core_lease_waited_ns(core, lease);
+    lease->credit_ns = 0;
+    lease->started_ns = core->now_ns;
+    lease->ran_before_ns = lease->ran_ns;
     lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_GANG_MINIMUM);
     lease->runs++;
 }
 
+static void lease_back_off(struct core *core, struct lease *lease, uint32_t failures)
+{
+    uint32_t doublings = failures < 6 ? failures : 6;
+    lease->retry_ns = core_add_u64(core->now_ns, core->config.retry_ns << doublings);
+}
+
 void core_lease_grant_failed(struct core *core, struct lease *lease, enum core_reason reason)
 {
-    uint32_t doublings = lease->failures < 6 ? lease->failures : 6;
-    lease->failures++;
-    lease->retry_ns = core_add_u64(core->now_ns, core->config.retry_ns << doublings);
+    lease_back_off(core, lease, lease->grants_failed++);
     core_lease_lost_device(core, lease, reason);
 }
 
@@ -156,12 +234,20 @@ static enum core_reason spec_check(const struct core *core, const struct core_le
     return CORE_REASON_NONE;
 }
 
+void core_lease_destroy(struct lease *lease)
+{
+    if (lease != NULL) {
+        core_guard_fini(lease);
+        free(lease);
+    }
+}
+
 static void lease_erase(struct core *core, struct lease *lease)
 {
     core_lease_erase(core, lease);
     core->ended_count--;
     core_team_leave(core, lease->team);
-    free(lease);
+    core_lease_destroy(lease);
 }
 
 static struct lease *lease_create(struct core *core, const struct core_lease_spec *spec,
@@ -175,18 +261,18 @@ static struct lease *lease_create(struct core *core, const struct core_lease_spe
     lease->spec = *spec;
     lease->since_ns = core->now_ns;
     lease->queued_ns = core->now_ns;
-    *ret_reason = core_team_join(core, spec->team, &lease->team);
-    if (*ret_reason != CORE_REASON_NONE) {
-        free(lease);
-        return NULL;
+    if (core_guard_init(lease) == 0) {
+        *ret_reason = core_team_join(core, spec->team, &lease->team);
     }
-    if (core_lease_insert(core, lease) < 0) {
+    if (*ret_reason == CORE_REASON_NONE && core_lease_insert(core, lease) == 0) {
+        return lease;
+    }
+    if (*ret_reason == CORE_REASON_NONE) {
         *ret_reason = CORE_REASON_NO_MEMORY;
         core_team_leave(core, lease->team);
-        free(lease);
-        return NULL;
     }
-    return lease;
+    core_lease_destroy(lease);
+    return NULL;
 }
 
 static enum core_reason lease_add(struct core *core, const struct core_lease_spec *spec)
@@ -316,8 +402,18 @@ static void job_exited(struct core *core, struct lease *lease, const struct core
     } else {
         core_ledger_lose(core, lease);
     }
-    lease_let_go(core, lease, event->job_exited.again ? CORE_LEASE_DRAINING : CORE_LEASE_ENDING,
-                 CORE_REASON_JOB_EXITED);
+    /* Whoever was asked to let go may end as it likes: that is no failure. */
+    bool failed =
+        event->job_exited.failed && lease->state == CORE_LEASE_RUNNING && lease->leaving == 0;
+    enum core_reason reason = CORE_REASON_JOB_EXITED;
+    bool again = event->job_exited.again;
+    if (failed) {
+        lease_back_off(core, lease, lease->failures++);
+        reason =
+            again && lease->failures > core->config.retries ? CORE_REASON_RETRIES_USED : reason;
+        again = again && reason == CORE_REASON_JOB_EXITED;
+    }
+    lease_let_go(core, lease, again ? CORE_LEASE_DRAINING : CORE_LEASE_ENDING, reason);
 }
 
 static void lease_progress(struct core *core, struct lease *lease, const struct core_event *event)
@@ -326,16 +422,22 @@ static void lease_progress(struct core *core, struct lease *lease, const struct 
     uint64_t kept = event->lease_progress.checkpointed_step;
     if (token_is_current(lease, event->lease_progress.generation) && kept <= step &&
         step >= lease->step && kept >= lease->checkpointed_step) {
+        if (kept > lease->checkpointed_step) {
+            lease->reported = true;
+            lease->checkpoint_ns = core->now_ns;
+            lease->failures = 0; /* it gets on */
+        }
         core_ledger_keep(core, lease, step, kept);
     }
 }
 
-static void lease_heartbeat(struct core *core, struct lease *lease, uint64_t generation)
+static enum core_reason lease_heartbeat(struct core *core, struct lease *lease, uint64_t generation)
 {
-    if (token_is_current(lease, generation)) {
-        lease->heard_ns = core->now_ns;
-        lease->heartbeat_lost = false;
+    if (!token_is_current(lease, generation)) {
+        return CORE_REASON_STALE_TOKEN;
     }
+    core_heartbeat(core, lease);
+    return CORE_REASON_NONE;
 }
 
 static enum core_reason lease_resize(struct core *core, struct lease *lease,
@@ -382,6 +484,7 @@ static enum core_reason restored_grant(struct core *core, struct lease *lease,
     bool alive = event->restored_grant.alive;
     if (alive && lease->state != CORE_LEASE_RUNNING) {
         lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_RESTORED);
+        lease->started_ns = core->now_ns;
         lease->runs++;
     } else if (!alive && lease->state == CORE_LEASE_WAITING) {
         lease_move(core, lease, CORE_LEASE_DRAINING, CORE_REASON_RESTORED);
@@ -421,11 +524,9 @@ static enum core_reason lease_event(struct core *core, struct lease *lease,
         break;
     case CORE_EVENT_LEASE_PROGRESS:
         lease_progress(core, lease, event);
-        lease_heartbeat(core, lease, event->lease_progress.generation);
-        break;
+        return lease_heartbeat(core, lease, event->lease_progress.generation);
     case CORE_EVENT_LEASE_HEARTBEAT:
-        lease_heartbeat(core, lease, event->lease_heartbeat.generation);
-        break;
+        return lease_heartbeat(core, lease, event->lease_heartbeat.generation);
     case CORE_EVENT_JOB_EXITED:
         job_exited(core, lease, event);
         break;
@@ -446,12 +547,15 @@ void core_lease_event(struct core *core, const struct core_event *event)
     } else if (lease != NULL && lease->state != CORE_LEASE_ENDED) {
         reason = lease_event(core, lease, event);
     } else {
-        /* Ended and forgotten are the same to those who come late; an owner is told. */
+        /* Ended and forgotten are the same to those who come late; an owner is told, and so is a
+         * holder that asks to go on. */
         bool owner = event->kind == CORE_EVENT_LEASE_RESIZED ||
                      event->kind == CORE_EVENT_LEASE_PAUSED ||
                      event->kind == CORE_EVENT_LEASE_RESUMED ||
                      (event->kind == CORE_EVENT_LEASE_CANCELLED && lease == NULL);
-        reason = owner ? CORE_REASON_UNKNOWN : CORE_REASON_NONE;
+        bool holder =
+            event->kind == CORE_EVENT_LEASE_HEARTBEAT || event->kind == CORE_EVENT_LEASE_PROGRESS;
+        reason = owner ? CORE_REASON_UNKNOWN : holder ? CORE_REASON_STALE_TOKEN : CORE_REASON_NONE;
     }
     if (reason != CORE_REASON_NONE) {
         core_emit_reject(core, 0, 0, event->lease.lease, reason);
@@ -462,10 +566,12 @@ void core_leases_tell(struct core *core)
 {
     for (size_t i = 0; i < core->lease_count; i++) {
         struct lease *lease = core->leases[i];
-        if (lease->told && lease->told_held == lease->held && lease->told_state == lease->state) {
+        if (lease->told && lease->told_held == lease->held && lease->told_state == lease->state &&
+            lease->told_lost == lease->heartbeat_lost) {
             continue;
         }
         lease->told = true;
+        lease->told_lost = lease->heartbeat_lost;
         lease->told_held = lease->held;
         lease->told_state = lease->state;
         struct core_action *action = core_emit(core, CORE_ACTION_LEASE_MOVED);
@@ -473,6 +579,7 @@ void core_leases_tell(struct core *core)
         action->lease.state = lease->state;
         action->lease.devices = lease->held;
         action->lease.reason = lease->reason;
+        action->lease.heartbeat_lost = lease->heartbeat_lost;
     }
 }
 

@@ -5,9 +5,10 @@
 
 static bool hot_victim(const struct core *core, const struct device *device)
 {
-    return device->hold == CORE_HOLD_HELD && device->lease->state == CORE_LEASE_RUNNING &&
-           device->lease->spec.preemptible &&
-           device->lease->held > device->lease->spec.devices_min && core_device_hot(core, device);
+    const struct lease *lease = device->lease;
+    return device->hold == CORE_HOLD_HELD && lease->state == CORE_LEASE_RUNNING &&
+           lease->held > lease->spec.devices_min && core_device_hot(core, device) &&
+           core_guard(core, lease, 1, CORE_RUNG_SHRINK, false) == CORE_REASON_NONE;
 }
 
 static struct core_explanation hot_explanation(struct core *core, const struct device *chosen)

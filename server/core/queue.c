@@ -85,8 +85,10 @@ static bool is_victim(const struct core *core, const struct device *device,
 {
     const struct lease *victim = device->lease;
     return device->hold == CORE_HOLD_HELD && victim != lease && device->promised == NULL &&
-           victim->state == CORE_LEASE_RUNNING && victim->spec.preemptible &&
+           victim->state == CORE_LEASE_RUNNING &&
            victim->held > victim->spec.devices_min + victim->picked && suits(core, device, lease) &&
+           core_guard(core, victim, victim->picked + 1, CORE_RUNG_SHRINK, false) ==
+               CORE_REASON_NONE &&
            core_device_rested(core, device) &&
            core_device_moves(core, device) < core->config.moves_per_hour;
 }
@@ -244,10 +246,10 @@ static void promises_drop(struct core *core, const struct lease *lease)
 static void explain_wait(struct core *core, struct lease *lease)
 {
     bool impossible = core_pool_matching(core, lease->spec.kinds_mask) < lease->spec.devices_min;
-    enum core_reason reason = impossible            ? CORE_REASON_IMPOSSIBLE
-                              : core->hold          ? CORE_REASON_HOLD
-                              : lease->failures > 0 ? CORE_REASON_ACTION_FAILED
-                                                    : CORE_REASON_GANG_MINIMUM;
+    enum core_reason reason = impossible                       ? CORE_REASON_IMPOSSIBLE
+                              : core->hold                     ? CORE_REASON_HOLD
+                              : core->now_ns < lease->retry_ns ? CORE_REASON_ACTION_FAILED
+                                                               : CORE_REASON_GANG_MINIMUM;
     struct core_explanation explanation =
         core_explain_begin(core, CORE_WHAT_WAIT, reason, NULL, lease, NULL);
     explanation.devices_have = lease->promised;

@@ -140,14 +140,22 @@ struct lease {
     enum core_lease_state state;
     enum core_reason reason;
     uint64_t since_ns, queued_ns;
-    uint64_t heard_ns; /* of its holder */
-    bool heartbeat_lost;
+    uint64_t carried_ns; /* waiting of before that counts too, credit included */
+    uint64_t credit_ns;
+    uint64_t started_ns;         /* this run */
+    uint64_t running_ns, ran_ns; /* since when in RUNNING; time in it before that, in all runs */
+    uint64_t ran_before_ns;      /* ran_ns when this run started */
+    uint64_t heard_ns;           /* of its holder */
+    bool heartbeat_lost, reported;
+    uint64_t checkpoint_ns;                  /* when the last one was reported */
+    struct moments revoke_times, stop_times; /* by the core's choice; see guard.c */
     uint64_t sequence;
     struct device *first, *last;               /* its devices; kept by hold.c */
     uint32_t held, leaving, stopped, promised; /* devices by phase; kept by hold.c */
     bool pause_wanted;
     uint64_t retry_ns;
-    uint32_t failures;
+    uint32_t grants_failed; /* in a row */
+    uint32_t failures, preemptions;
     uint64_t run, generation; /* first and last grant of this run */
     uint64_t step, checkpointed_step;
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
@@ -160,7 +168,7 @@ struct lease {
     uint32_t picked; /* scratch of the planner: devices that its plan would take from it */
     uint32_t told_held;
     enum core_lease_state told_state;
-    bool told;
+    bool told, told_lost;
     uint64_t advice;
 };
 
@@ -311,6 +319,29 @@ void core_lease_grant_failed(struct core *core, struct lease *lease, enum core_r
 void core_leases_tell(struct core *core);
 void core_leases_forget(struct core *core);
 bool core_lease_wants_more(const struct lease *lease);
+uint64_t core_lease_ran_ns(const struct core *core, const struct lease *lease);
+uint64_t core_lease_end_ns(const struct core *core, const struct lease *lease); /* NEVER_NS: none */
+uint64_t core_lease_waited_ns(const struct core *core, const struct lease *lease);
+void core_lease_destroy(struct lease *lease);
+
+/* ---- heartbeat.c ---- */
+void core_heartbeat(struct core *core, struct lease *lease);
+/* When its heartbeat will be missed; NEVER_NS: not awaited. */
+uint64_t core_heartbeat_due_ns(const struct core *core, const struct lease *lease);
+void core_heartbeat_overdue(struct core *core, struct lease *lease);
+/* The server itself was stopped until now: nobody is to blame for silence. */
+void core_heartbeats_forgive(struct core *core, uint64_t late_ns);
+
+/* ---- guard.c ---- */
+int core_guard_init(struct lease *lease); /* -1: no memory */
+void core_guard_fini(struct lease *lease);
+/* What keeps the core from taking so many devices from a running lease by this rung, now; NONE:
+ * nothing. `danger`: an SLO is in danger. */
+enum core_reason core_guard(const struct core *core, const struct lease *lease, uint32_t devices,
+                            enum core_rung rung, bool danger);
+/* When that may change by time alone; NEVER_NS: not at all. */
+uint64_t core_guard_due_ns(const struct core *core, const struct lease *lease);
+void core_guard_count(struct core *core, struct lease *lease, enum core_rung rung);
 
 /* ---- team.c ---- */
 int core_teams_init(struct core *core); /* -1: no memory */

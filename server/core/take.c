@@ -15,6 +15,7 @@ void core_shrink(struct core *core, struct device *device, enum core_reason reas
 {
     enum core_rung rung = CORE_RUNG_SHRINK;
     core_device_count_move(core, device);
+    core_guard_count(core, device->lease, rung);
     core_device_revoke(core, device, rung, reason);
     explanation->rung = rung;
     explanation->deadline_ns = device->deadline_ns;
@@ -27,7 +28,8 @@ static bool is_victim(const struct core *core, const struct device *device,
     const struct lease *lease = device->lease;
     uint32_t bound = core->config.moves_per_hour + (danger ? core->config.moves_extra : 0);
     return device->hold == CORE_HOLD_HELD && lease->state == CORE_LEASE_RUNNING &&
-           lease->spec.preemptible && lease->held > lease->spec.devices_min &&
+           lease->held > lease->spec.devices_min &&
+           core_guard(core, lease, 1, CORE_RUNG_SHRINK, danger) == CORE_REASON_NONE &&
            core_device_usable(device) && ((endpoint->spec.kinds_mask >> device->kind) & 1) &&
            endpoint->spec.memory_bytes <= device->memory_bytes &&
            core_instance_of(device, endpoint)->state == CORE_INSTANCE_ABSENT &&

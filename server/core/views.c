@@ -127,7 +127,13 @@ static void lease_view(const struct core *core, const struct lease *lease,
         .lost_ns = lease->account_ns[CORE_ACCOUNT_LOST],
         .revokes = lease->revokes,
         .runs = lease->runs,
+        .run_ns = core_lease_ran_ns(core, lease),
+        .preemptions = lease->preemptions,
+        .failures = lease->failures,
         .heartbeat_lost = lease->heartbeat_lost,
+        .reported = lease->reported,
+        .checkpoint_ns = lease->checkpoint_ns,
+        .credit_ns = lease->credit_ns,
     };
     memcpy(ret_view->account_ns, lease->account_ns, sizeof ret_view->account_ns);
 }

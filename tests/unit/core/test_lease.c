@@ -318,6 +318,86 @@ static void crashed_job_that_wants_to_run_again_waits_in_the_queue(void **state)
     assert_int_equal(rig_lease_view(rig, 1).runs, 2);
 }
 
+static void progress(struct rig *rig, uint64_t lease, uint64_t step, uint64_t checkpointed_step)
+{
+    rig_send(rig,
+             (struct core_event){.kind = CORE_EVENT_LEASE_PROGRESS,
+                                 .lease_progress = {.lease = lease,
+                                                    .generation = rig_lease_view(rig, lease).run,
+                                                    .step = step,
+                                                    .checkpointed_step = checkpointed_step}});
+}
+
+static void fails(struct rig *rig, uint64_t lease)
+{
+    rig_send(rig, (struct core_event){.kind = CORE_EVENT_JOB_EXITED,
+                                      .job_exited = {.lease = lease,
+                                                     .generation = rig_lease_view(rig, lease).run,
+                                                     .again = true,
+                                                     .failed = true}});
+    rig_run(rig, SECONDS(20)); /* past any of its first waits */
+}
+
+static void job_that_fails_again_and_again_waits_longer_each_time_and_ends(void **state)
+{
+    struct rig *rig = *state;
+    run_lease(rig, 1, 1, 1);
+    for (uint32_t failure = 1; failure <= 3; failure++) {
+        fails(rig, 1);
+        assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_RUNNING);
+        assert_int_equal(rig_lease_view(rig, 1).failures, failure);
+        assert_true(rig_lease_view(rig, 1).since_ns >=
+                    rig->now_ns - SECONDS(20) + (SECONDS(1) << (failure - 1)));
+    }
+    fails(rig, 1);
+    assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_ENDED);
+    assert_int_equal(rig_lease_view(rig, 1).reason, CORE_REASON_RETRIES_USED);
+    assert_int_equal(rig_lease_view(rig, 1).preemptions, 0);
+}
+
+static void job_that_gets_on_between_its_failures_does_not_use_up_its_retries(void **state)
+{
+    struct rig *rig = *state;
+    run_lease(rig, 1, 1, 1);
+    for (uint64_t failure = 1; failure <= 10; failure++) {
+        progress(rig, 1, failure, failure);
+        fails(rig, 1);
+        assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_RUNNING);
+        assert_int_equal(rig_lease_view(rig, 1).failures, 1);
+    }
+}
+
+static void exit_of_a_preempted_job_is_no_failure(void **state)
+{
+    struct rig *rig = *state;
+    run_lease(rig, 1, 1, 4);
+    rig_run(rig, SECONDS(2));
+    rig->answers = false;
+    rig_lease(rig, 2, 1, 1); /* one device is asked back */
+    rig->answers = true;
+    fails(rig, 1);
+    assert_int_equal(rig_lease_view(rig, 1).failures, 0);
+    assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_RUNNING);
+}
+
+static void lease_expires_after_its_duration_of_running_however_it_is_cut(void **state)
+{
+    struct rig *rig = *state;
+    struct core_lease_spec spec = rig_lease_spec(1, 1, 1);
+    spec.duration_ns = SECONDS(30);
+    rig_request(rig, spec);
+    rig_run(rig, SECONDS(20));
+    rig_lease_event(rig, CORE_EVENT_LEASE_PAUSED, 1);
+    rig_run(rig, SECONDS(100));
+    assert_int_equal(rig_lease_view(rig, 1).run_ns, SECONDS(20));
+    rig_lease_event(rig, CORE_EVENT_LEASE_RESUMED, 1);
+    rig_run(rig, SECONDS(10) - 1);
+    assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_RUNNING);
+    rig_run(rig, MS(50));
+    assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_ENDED);
+    assert_int_equal(rig_lease_view(rig, 1).reason, CORE_REASON_EXPIRED);
+}
+
 static void reclaimed_device_is_asked_back_before_its_time(void **state)
 {
     struct rig *rig = *state;
@@ -366,6 +446,10 @@ int main(void)
         TEST(lowered_maximum_gives_devices_back_and_an_unmet_minimum_is_refused),
         TEST(holder_gives_back_one_device_early),
         TEST(crashed_job_that_wants_to_run_again_waits_in_the_queue),
+        TEST(job_that_fails_again_and_again_waits_longer_each_time_and_ends),
+        TEST(job_that_gets_on_between_its_failures_does_not_use_up_its_retries),
+        TEST(exit_of_a_preempted_job_is_no_failure),
+        TEST(lease_expires_after_its_duration_of_running_however_it_is_cut),
         TEST(reclaimed_device_is_asked_back_before_its_time),
         TEST(owner_of_an_unknown_lease_is_told),
     };
