@@ -54,7 +54,8 @@ enum core_reason core_guard(const struct core *core, const struct lease *lease, 
                             enum core_rung rung, bool danger)
 {
     uint32_t left = lease->held > devices ? lease->held - devices : 0;
-    const struct moments *moments = stops_in_place(rung) ? &lease->stop_times : &lease->revoke_times;
+    const struct moments *moments =
+        stops_in_place(rung) ? &lease->stop_times : &lease->revoke_times;
     if (!lease->spec.preemptible) {
         return CORE_REASON_RESERVED;
     }

@@ -15,16 +15,16 @@ void core_heartbeat(struct core *core, struct lease *lease)
 
 uint64_t core_heartbeat_due_ns(const struct core *core, const struct lease *lease)
 {
-    bool awaited = lease->spec.heartbeats && lease->state == CORE_LEASE_RUNNING &&
-                   !lease->heartbeat_lost;
+    bool awaited =
+        lease->spec.heartbeats && lease->state == CORE_LEASE_RUNNING && !lease->heartbeat_lost;
     return awaited ? core_add_u64(lease->heard_ns, core->config.heartbeat_lost_ns) : NEVER_NS;
 }
 
 void core_heartbeat_overdue(struct core *core, struct lease *lease)
 {
     lease->heartbeat_lost = true;
-    struct core_explanation explanation = core_explain_begin(
-        core, CORE_WHAT_HEARTBEAT_LOST, CORE_REASON_NONE, NULL, lease, NULL);
+    struct core_explanation explanation =
+        core_explain_begin(core, CORE_WHAT_HEARTBEAT_LOST, CORE_REASON_NONE, NULL, lease, NULL);
     core_explain(core, &explanation);
 }
 

@@ -103,13 +103,11 @@ static void restart_gives_everybody_a_fresh_window(void **state)
     struct rig *next = rig_create(NULL);
     next->now_ns = SECONDS(1000);
     rig_device(next, 1);
+    rig_send(next, (struct core_event){.kind = CORE_EVENT_RESTORED_LEASE, .lease_spec = spec});
     rig_send(next,
-             (struct core_event){.kind = CORE_EVENT_RESTORED_LEASE, .lease_spec = spec});
-    rig_send(next, (struct core_event){.kind = CORE_EVENT_RESTORED_GRANT,
-                                       .restored_grant = {.lease = 1,
-                                                          .device = 1,
-                                                          .generation = 1,
-                                                          .alive = true}});
+             (struct core_event){
+                 .kind = CORE_EVENT_RESTORED_GRANT,
+                 .restored_grant = {.lease = 1, .device = 1, .generation = 1, .alive = true}});
     rig_reconcile(next);
     rig_run(next, SECONDS(60) - 1);
     assert_false(rig_lease_view(next, 1).heartbeat_lost);
@@ -123,11 +121,10 @@ static void progress_is_a_heartbeat(void **state)
     struct rig *rig = *state;
     for (uint64_t step = 1; step <= 10; step++) {
         rig_run(rig, SECONDS(4));
-        rig_send(rig, (struct core_event){.kind = CORE_EVENT_LEASE_PROGRESS,
-                                          .lease_progress = {.lease = 1,
-                                                             .generation =
-                                                                 rig_lease_view(rig, 1).run,
-                                                             .step = step}});
+        rig_send(rig, (struct core_event){
+                          .kind = CORE_EVENT_LEASE_PROGRESS,
+                          .lease_progress = {
+                              .lease = 1, .generation = rig_lease_view(rig, 1).run, .step = step}});
     }
     assert_int_equal(losses(rig), 0);
 }
@@ -138,8 +135,9 @@ static void beat_with_an_old_token_changes_nothing_and_is_told(void **state)
 {
     struct rig *rig = *state;
     uint64_t old = rig_lease_view(rig, 1).run;
-    rig_send(rig, (struct core_event){.kind = CORE_EVENT_JOB_EXITED,
-                                      .job_exited = {.lease = 1, .generation = old, .again = true}});
+    rig_send(rig,
+             (struct core_event){.kind = CORE_EVENT_JOB_EXITED,
+                                 .job_exited = {.lease = 1, .generation = old, .again = true}});
     rig_run(rig, SECONDS(1)); /* the same name, a new run */
     assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_RUNNING);
     assert_int_not_equal(rig_lease_view(rig, 1).run, old);
