@@ -154,7 +154,7 @@ static void reconcile(struct core *core)
     core_lease_restored(core);
     for (size_t i = 0; i < core->device_count; i++) {
         struct device *device = core->devices[i];
-        if (device->lease != NULL && !device->lease->spec.in_process) {
+        if (device->lease != NULL && core_device_must_empty(device, device->lease)) {
             core_device_empty(core, device); /* such a lease has the device to itself */
         }
     }
@@ -205,6 +205,8 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_LEASE_PROGRESS:
     case CORE_EVENT_LEASE_HEARTBEAT:
     case CORE_EVENT_JOB_EXITED:
+    case CORE_EVENT_EXTENSION_ASKED:
+    case CORE_EVENT_RUNG_MEASURED:
     case CORE_EVENT_RESTORED_LEASE:
     case CORE_EVENT_RESTORED_GRANT:
         core_lease_event(core, event);
@@ -235,8 +237,6 @@ static void dispatch(struct core *core, const struct core_event *event)
     case CORE_EVENT_TIMER:
         core->timer_ns = NEVER_NS; /* it is used up: one that came too early is set again */
         break;
-    case CORE_EVENT_EXTENSION_ASKED:
-    case CORE_EVENT_RUNG_MEASURED:
     case CORE_EVENT_COUNT:
         break;
     }

@@ -45,17 +45,12 @@ void core_guard_fini(struct lease *lease)
     free(lease->stop_times.times_ns);
 }
 
-static bool stops_in_place(enum core_rung rung)
-{
-    return rung == CORE_RUNG_FREEZE || rung == CORE_RUNG_PAUSE;
-}
-
 enum core_reason core_guard(const struct core *core, const struct lease *lease, uint32_t devices,
                             enum core_rung rung, bool danger)
 {
     uint32_t left = lease->held > devices ? lease->held - devices : 0;
     const struct moments *moments =
-        stops_in_place(rung) ? &lease->stop_times : &lease->revoke_times;
+        core_rung_stops(rung) ? &lease->stop_times : &lease->revoke_times;
     if (!lease->spec.preemptible) {
         return CORE_REASON_RESERVED;
     }
@@ -86,5 +81,5 @@ uint64_t core_guard_due_ns(const struct core *core, const struct lease *lease)
 
 void core_guard_count(struct core *core, struct lease *lease, enum core_rung rung)
 {
-    moments_add(core, stops_in_place(rung) ? &lease->stop_times : &lease->revoke_times);
+    moments_add(core, core_rung_stops(rung) ? &lease->stop_times : &lease->revoke_times);
 }

@@ -4,17 +4,16 @@
 
 #define TO(hold) (1u << CORE_HOLD_##hold)
 
-/* Straight from NONE to HELD: only what a restart finds again. To NONE from anywhere: the device
- * itself is lost or quarantined. */
+/* Straight from NONE to HELD or SUSPENDED: only what a restart finds again. To NONE from anywhere:
+ * the device itself is lost or quarantined. */
 static const uint32_t hold_next[] = {
-    [CORE_HOLD_NONE] = TO(GRANTING) | TO(HELD) | TO(VERIFYING),
+    [CORE_HOLD_NONE] = TO(GRANTING) | TO(HELD) | TO(SUSPENDED) | TO(VERIFYING),
     [CORE_HOLD_GRANTING] = TO(HELD) | TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
     [CORE_HOLD_HELD] = TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE) | TO(SUSPENDING),
     [CORE_HOLD_REVOKING] = TO(KILLING) | TO(VERIFYING) | TO(NONE),
     [CORE_HOLD_KILLING] = TO(VERIFYING) | TO(NONE),
     [CORE_HOLD_VERIFYING] = TO(NONE),
-    [CORE_HOLD_SUSPENDING] =
-        TO(SUSPENDED) | TO(RESUMING) | TO(HELD) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
+    [CORE_HOLD_SUSPENDING] = TO(SUSPENDED) | TO(RESUMING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
     [CORE_HOLD_SUSPENDED] = TO(RESUMING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
     [CORE_HOLD_RESUMING] = TO(HELD) | TO(REVOKING) | TO(KILLING) | TO(VERIFYING) | TO(NONE),
 };
@@ -78,11 +77,14 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
 {
     assert(hold_next[device->hold] & (1u << next));
     core_ledger_update(core, device); /* the time until now belongs to the old state */
+    lease = next == CORE_HOLD_NONE ? NULL : lease;
     lease_count(core, device, -1);
-    lease_unlink(device);
     device->hold = next;
-    device->lease = next == CORE_HOLD_NONE ? NULL : lease;
-    lease_link(device);
+    if (device->lease != lease) { /* its place in the list stays otherwise */
+        lease_unlink(device);
+        device->lease = lease;
+        lease_link(device);
+    }
     lease_count(core, device, 1);
     core_instances_rest(core, device, device_rests(device));
     device->action = 0;
@@ -133,9 +135,7 @@ void core_device_grant(struct core *core, struct device *device, struct lease *l
 static uint64_t revoke_deadline(const struct core *core, const struct device *device,
                                 enum core_rung rung)
 {
-    uint64_t span =
-        rung == CORE_RUNG_NOTICE ? core->config.notice_ns : core->config.shrink_deadline_ns;
-    uint64_t deadline = core_add_u64(core->now_ns, span);
+    uint64_t deadline = core_add_u64(core->now_ns, core_rung_span_ns(core, device->lease, rung));
     if (device->reclaim_by_ns != 0 && device->reclaim_by_ns < deadline) {
         deadline = device->reclaim_by_ns;
     }
@@ -162,6 +162,8 @@ void core_device_revoke(struct core *core, struct device *device, enum core_rung
     struct lease *lease = device->lease;
     hold_move(core, device, CORE_HOLD_REVOKING, lease);
     device->rung = rung;
+    device->revoke_reason = reason;
+    device->extended = false;
     device->revoked_ns = core->now_ns;
     device->deadline_ns = revoke_deadline(core, device, rung);
     device->action =
@@ -169,10 +171,48 @@ void core_device_revoke(struct core *core, struct device *device, enum core_rung
     lease->revokes++;
 }
 
+void core_device_suspend(struct core *core, struct device *device, enum core_rung rung,
+                         enum core_reason reason)
+{
+    hold_move(core, device, CORE_HOLD_SUSPENDING, device->lease);
+    device->rung = rung;
+    device->revoked_ns = core->now_ns;
+    device->deadline_ns = core_add_u64(core->now_ns, core->config.suspend_deadline_ns);
+    device->action =
+        emit_revoke(core, CORE_ACTION_REVOKE, device, rung, reason, device->deadline_ns)->id;
+}
+
+/* Serving is its party now. */
+void core_device_suspended(struct core *core, struct device *device, uint64_t residue_bytes)
+{
+    hold_move(core, device, CORE_HOLD_SUSPENDED, device->lease);
+    device->residue_bytes = residue_bytes;
+    device->deadline_ns = core_lease_stop_end_ns(core, device->lease);
+    device->handovers++;
+    core->handovers[device->rung]++;
+}
+
+void core_device_resume(struct core *core, struct device *device, enum core_reason reason)
+{
+    hold_move(core, device, CORE_HOLD_RESUMING, device->lease);
+    device->revoked_ns = core->now_ns;
+    device->deadline_ns = core_add_u64(core->now_ns, core->config.action_timeout_ns);
+    device->action =
+        emit_revoke(core, CORE_ACTION_RESUME, device, device->rung, reason, device->deadline_ns)
+            ->id;
+}
+
+void core_device_resumed(struct core *core, struct device *device)
+{
+    hold_move(core, device, CORE_HOLD_HELD, device->lease);
+    device->rung = CORE_RUNG_NONE;
+    device->handovers++;
+}
+
 /* All devices of a lease go through this with one action. */
 void core_device_killing(struct core *core, struct device *device, uint64_t action)
 {
-    if (device->hold == CORE_HOLD_HELD || device->hold == CORE_HOLD_GRANTING) {
+    if (device->hold != CORE_HOLD_REVOKING) {
         device->revoked_ns = core->now_ns;
     }
     hold_move(core, device, CORE_HOLD_KILLING, device->lease);
@@ -189,6 +229,9 @@ void core_device_killing(struct core *core, struct device *device, uint64_t acti
 void core_device_verify(struct core *core, struct device *device, enum core_reason reason)
 {
     struct lease *lease = device->lease;
+    if (core_device_stopped(device)) {
+        device->rung = CORE_RUNG_NONE; /* it has let go by itself */
+    }
     hold_move(core, device, CORE_HOLD_VERIFYING, lease);
     struct core_action *action = core_emit(core, CORE_ACTION_VERIFY);
     action->device.device = device->id;
@@ -235,7 +278,7 @@ void core_device_lose(struct core *core, struct device *device, enum core_reason
         core_explain_begin(core, CORE_WHAT_DEVICE_LOST, reason, device, lease, NULL);
     core_explain(core, &explanation);
     if (device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD ||
-        device->hold == CORE_HOLD_REVOKING) {
+        device->hold == CORE_HOLD_REVOKING || core_device_stopped(device)) {
         emit_revoke(core, CORE_ACTION_REVOKE, device, CORE_RUNG_NONE, reason, core->now_ns);
     }
     core_ledger_update(core, device);
@@ -268,14 +311,26 @@ void core_device_restore(struct core *core, struct device *device, struct lease 
     device->deadline_ns = core_add_u64(core->now_ns, core->config.action_timeout_ns);
 }
 
+void core_device_restore_stopped(struct core *core, struct device *device, struct lease *lease,
+                                 uint64_t generation, uint64_t residue_bytes)
+{
+    device->generation = generation;
+    if (generation > core->generation) {
+        core->generation = generation;
+    }
+    device->rung = lease->stop_rung;
+    device->granted_ns = core->now_ns;
+    hold_move(core, device, CORE_HOLD_SUSPENDED, lease);
+    device->residue_bytes = residue_bytes;
+    device->deadline_ns = core_lease_stop_end_ns(core, lease);
+}
+
 void core_device_overdue(struct core *core, struct device *device)
 {
     struct lease *lease = device->lease;
     switch (device->hold) {
     case CORE_HOLD_GRANTING: /* it may have begun all the same, so it is asked back */
-        core_device_revoke(core, device,
-                           lease->spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE,
-                           CORE_REASON_ACTION_LOST);
+        core_device_revoke(core, device, core_rung_for_one(lease), CORE_REASON_ACTION_LOST);
         core_lease_grant_failed(core, lease, CORE_REASON_ACTION_LOST);
         break;
     case CORE_HOLD_REVOKING:
@@ -287,11 +342,13 @@ void core_device_overdue(struct core *core, struct device *device)
     case CORE_HOLD_VERIFYING:
         core_device_quarantine(core, device, CORE_REASON_NOT_VERIFIED);
         break;
-    case CORE_HOLD_NONE:
-    case CORE_HOLD_HELD:
     case CORE_HOLD_SUSPENDING:
     case CORE_HOLD_SUSPENDED:
     case CORE_HOLD_RESUMING:
+        core_stop_overdue(core, device);
+        break;
+    case CORE_HOLD_NONE:
+    case CORE_HOLD_HELD:
         break;
     }
 }
@@ -318,6 +375,7 @@ static void device_let_go(struct core *core, struct device *device)
         device->handovers++;
         core->handovers[device->rung]++;
         if (device->rung != CORE_RUNG_NONE) {
+            core_rung_took(core, device, device->rung, core->now_ns - device->revoked_ns);
             handover_measure(core, device);
         }
     }
@@ -357,6 +415,19 @@ static void action_answered(struct core *core, struct device *device, uint64_t a
     }
 }
 
+/* Whoever lets go where it was asked to stop has let go. */
+static void revoke_acknowledged(struct core *core, struct device *device)
+{
+    struct lease *lease = device->lease;
+    bool stopping = device->hold == CORE_HOLD_SUSPENDING;
+    if (stopping || device->hold == CORE_HOLD_REVOKING) {
+        core_device_verify(core, device, CORE_REASON_RELEASED);
+    }
+    if (stopping) {
+        core_lease_lost_device(core, lease, CORE_REASON_RELEASED);
+    }
+}
+
 /* Answers count only while they are awaited: an old, doubled or invented id changes nothing. */
 void core_hold_event(struct core *core, const struct core_event *event)
 {
@@ -368,9 +439,9 @@ void core_hold_event(struct core *core, const struct core_event *event)
         return;
     }
     if (event->kind == CORE_EVENT_REVOKE_ACKNOWLEDGED) {
-        if (device->hold == CORE_HOLD_REVOKING) {
-            core_device_verify(core, device, CORE_REASON_RELEASED);
-        }
+        revoke_acknowledged(core, device);
+    } else if (core_device_stopped(device)) {
+        core_stop_answered(core, device, event);
     } else if (!verified) {
         action_answered(core, device, action, event->kind == CORE_EVENT_ACTION_DONE);
     } else if (device->hold == CORE_HOLD_VERIFYING && event->verified.gone) {

@@ -39,7 +39,10 @@ static void check_holder(const struct core *core, const struct device *device,
     if (failed && (!none || device->promised != NULL || device->kept)) {
         broken(report, "1: lost device %" PRIu64 " is still in use", device->id);
     }
-    uint64_t used = nobody ? 0 : device->lease->spec.memory_bytes, bytes = 0;
+    uint64_t used = nobody                                ? 0
+                    : device->hold == CORE_HOLD_SUSPENDED ? device->residue_bytes
+                                                          : device->lease->spec.memory_bytes;
+    uint64_t bytes = 0;
     uint32_t present = 0, ready = 0;
     for (size_t i = 0; i < core->endpoint_count; i++) {
         const struct endpoint *endpoint = core->endpoints[i];
@@ -53,7 +56,8 @@ static void check_holder(const struct core *core, const struct device *device,
             broken(report, "1: lost device %" PRIu64 " is %s for endpoint %" PRIu64, device->id,
                    core_instance_name(state), endpoint->spec.endpoint);
         }
-        if (core->reconciled && !nobody && !device->lease->spec.in_process && serves) {
+        if (core->reconciled && !nobody && !device->lease->spec.in_process &&
+            !core_lease_can_stop(device->lease) && serves) {
             broken(report, "1: device %" PRIu64 " of lease %" PRIu64 " is %s for endpoint %" PRIu64,
                    device->id, device->lease->spec.lease, core_instance_name(state),
                    endpoint->spec.endpoint);

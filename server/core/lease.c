@@ -6,11 +6,12 @@
 
 #define TO(state) (1u << CORE_LEASE_##state)
 
-/* WAITING to DRAINING and DRAINING to RUNNING: only while a restart is being told. */
+/* WAITING to DRAINING or SUSPENDED and DRAINING to RUNNING or SUSPENDED: only while a restart is
+ * being told. */
 static const uint32_t lease_next[] = {
-    [CORE_LEASE_WAITING] = TO(RUNNING) | TO(PAUSED) | TO(ENDED) | TO(DRAINING),
+    [CORE_LEASE_WAITING] = TO(RUNNING) | TO(PAUSED) | TO(ENDED) | TO(DRAINING) | TO(SUSPENDED),
     [CORE_LEASE_RUNNING] = TO(DRAINING) | TO(ENDING) | TO(SUSPENDED),
-    [CORE_LEASE_DRAINING] = TO(WAITING) | TO(PAUSED) | TO(ENDING) | TO(RUNNING),
+    [CORE_LEASE_DRAINING] = TO(WAITING) | TO(PAUSED) | TO(ENDING) | TO(RUNNING) | TO(SUSPENDED),
     [CORE_LEASE_PAUSED] = TO(WAITING) | TO(ENDED),
     [CORE_LEASE_ENDING] = TO(ENDED),
     [CORE_LEASE_ENDED] = 0,
@@ -96,10 +97,11 @@ static void lease_count_run(struct core *core, struct lease *lease, enum core_le
     }
 }
 
-static void lease_move(struct core *core, struct lease *lease, enum core_lease_state next,
-                       enum core_reason reason)
+void core_lease_move(struct core *core, struct lease *lease, enum core_lease_state next,
+                     enum core_reason reason)
 {
     assert(lease_next[lease->state] & (1u << next));
+    core_stop_follow_state(core, lease, next);
     lease_count_run(core, lease, next, reason);
     lease->state = next;
     lease->reason = reason;
@@ -127,11 +129,11 @@ void core_lease_settle(struct core *core, struct lease *lease)
         return;
     }
     if (lease->state == CORE_LEASE_DRAINING) {
-        lease_move(core, lease, lease->pause_wanted ? CORE_LEASE_PAUSED : CORE_LEASE_WAITING,
-                   lease->reason);
+        core_lease_move(core, lease, lease->pause_wanted ? CORE_LEASE_PAUSED : CORE_LEASE_WAITING,
+                        lease->reason);
         lease->pause_wanted = false;
     } else if (lease->state == CORE_LEASE_ENDING) {
-        lease_move(core, lease, CORE_LEASE_ENDED, lease->reason);
+        core_lease_move(core, lease, CORE_LEASE_ENDED, lease->reason);
     }
 }
 
@@ -140,18 +142,22 @@ static bool device_is_active(const struct device *device)
     return device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
 }
 
-/* Takes all devices back: for a while (DRAINING) or for good (ENDING). */
-static void lease_withdraw(struct core *core, struct lease *lease, enum core_lease_state next,
-                           enum core_reason reason)
+/* Takes all devices back: for a while (DRAINING) or for good (ENDING). One that is stopped in place
+ * goes on first. */
+void core_lease_withdraw(struct core *core, struct lease *lease, enum core_lease_state next,
+                         enum core_reason reason)
 {
-    enum core_rung rung = lease->spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE;
+    if (lease->state == CORE_LEASE_SUSPENDED) {
+        core_stop_then(core, lease, next, reason);
+        return;
+    }
+    enum core_rung rung = core_rung_for_all(lease);
     struct core_explanation explanation =
         core_explain_begin(core, CORE_WHAT_REVOKE, reason, NULL, lease, NULL);
     explanation.rung = rung;
-    lease_move(core, lease, next, reason);
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (device->lease == lease && device_is_active(device)) {
+    core_lease_move(core, lease, next, reason);
+    for (struct device *device = lease->first; device != NULL; device = device->next) {
+        if (device_is_active(device)) {
             core_explain_victim(&explanation, device, 0, true);
             core_device_revoke(core, device, rung, reason);
             explanation.deadline_ns = device->deadline_ns;
@@ -163,9 +169,11 @@ static void lease_withdraw(struct core *core, struct lease *lease, enum core_lea
 
 void core_lease_lost_device(struct core *core, struct lease *lease, enum core_reason reason)
 {
-    if (lease->state == CORE_LEASE_RUNNING && lease->held < lease->spec.devices_min &&
-        core->reconciled) {
-        lease_withdraw(core, lease, CORE_LEASE_DRAINING, reason);
+    if (lease->state == CORE_LEASE_SUSPENDED) {
+        core_stop_settle(core, lease, reason);
+    } else if (lease->state == CORE_LEASE_RUNNING && lease->held < lease->spec.devices_min &&
+               core->reconciled) {
+        core_lease_withdraw(core, lease, CORE_LEASE_DRAINING, reason);
     } else {
         core_lease_settle(core, lease);
     }
@@ -178,17 +186,17 @@ void core_lease_kill(struct core *core, struct lease *lease, struct device *over
     explanation.rung = CORE_RUNG_KILL;
     core_ledger_lose(core, lease);
     core_device_killing(core, overdue, 0);
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (device->lease == lease &&
-            (device_is_active(device) || device->hold == CORE_HOLD_REVOKING)) {
+    for (struct device *device = lease->first; device != NULL; device = device->next) {
+        if (device->hold != CORE_HOLD_KILLING && device->hold != CORE_HOLD_VERIFYING) {
             core_device_killing(core, device, overdue->action);
         }
     }
     explanation.deadline_ns = overdue->deadline_ns;
     core_explain(core, &explanation);
-    if (lease->state == CORE_LEASE_RUNNING) {
-        lease_move(core, lease, CORE_LEASE_DRAINING, CORE_REASON_DEADLINE_PASSED);
+    if (lease->state == CORE_LEASE_SUSPENDED) {
+        core_stop_settle(core, lease, CORE_REASON_DEADLINE_PASSED);
+    } else if (lease->state == CORE_LEASE_RUNNING) {
+        core_lease_move(core, lease, CORE_LEASE_DRAINING, CORE_REASON_DEADLINE_PASSED);
     }
 }
 
@@ -198,7 +206,7 @@ void core_lease_started(struct core *core, struct lease *lease)
     lease->credit_ns = 0;
     lease->started_ns = core->now_ns;
     lease->ran_before_ns = lease->ran_ns;
-    lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_GANG_MINIMUM);
+    core_lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_GANG_MINIMUM);
     lease->runs++;
 }
 
@@ -304,12 +312,12 @@ static void lease_end(struct core *core, struct lease *lease, enum core_reason r
     switch (lease->state) {
     case CORE_LEASE_WAITING:
     case CORE_LEASE_PAUSED:
-        lease_move(core, lease, CORE_LEASE_ENDED, reason);
+        core_lease_move(core, lease, CORE_LEASE_ENDED, reason);
         break;
     case CORE_LEASE_RUNNING:
     case CORE_LEASE_SUSPENDED:
     case CORE_LEASE_DRAINING:
-        lease_withdraw(core, lease, CORE_LEASE_ENDING, reason);
+        core_lease_withdraw(core, lease, CORE_LEASE_ENDING, reason);
         break;
     case CORE_LEASE_ENDING:
     case CORE_LEASE_ENDED:
@@ -319,7 +327,8 @@ static void lease_end(struct core *core, struct lease *lease, enum core_reason r
 
 void core_lease_overdue(struct core *core, struct lease *lease)
 {
-    if (lease->state == CORE_LEASE_ENDING || lease->state == CORE_LEASE_ENDED) {
+    bool ends = lease->state == CORE_LEASE_SUSPENDED && lease->then == CORE_LEASE_ENDING;
+    if (ends || lease->state == CORE_LEASE_ENDING || lease->state == CORE_LEASE_ENDED) {
         return;
     }
     struct core_action *action = core_emit(core, CORE_ACTION_EXPIRE);
@@ -333,10 +342,10 @@ void core_lease_overdue(struct core *core, struct lease *lease)
 static void lease_pause(struct core *core, struct lease *lease)
 {
     if (lease->state == CORE_LEASE_WAITING) {
-        lease_move(core, lease, CORE_LEASE_PAUSED, CORE_REASON_OWNER_PAUSED);
-    } else if (lease->state == CORE_LEASE_RUNNING) {
+        core_lease_move(core, lease, CORE_LEASE_PAUSED, CORE_REASON_OWNER_PAUSED);
+    } else if (lease->state == CORE_LEASE_RUNNING || lease->state == CORE_LEASE_SUSPENDED) {
         lease->pause_wanted = true;
-        lease_withdraw(core, lease, CORE_LEASE_DRAINING, CORE_REASON_OWNER_PAUSED);
+        core_lease_withdraw(core, lease, CORE_LEASE_DRAINING, CORE_REASON_OWNER_PAUSED);
     } else if (lease->state == CORE_LEASE_DRAINING) {
         lease->pause_wanted = true;
         lease->reason = CORE_REASON_OWNER_PAUSED;
@@ -346,8 +355,11 @@ static void lease_pause(struct core *core, struct lease *lease)
 static void lease_resume(struct core *core, struct lease *lease)
 {
     lease->pause_wanted = false;
-    if (lease->state == CORE_LEASE_PAUSED) {
-        lease_move(core, lease, CORE_LEASE_WAITING, CORE_REASON_NONE);
+    if (lease->state == CORE_LEASE_SUSPENDED && lease->then == CORE_LEASE_DRAINING &&
+        lease->then_reason == CORE_REASON_OWNER_PAUSED) {
+        lease->then = CORE_LEASE_RUNNING;
+    } else if (lease->state == CORE_LEASE_PAUSED) {
+        core_lease_move(core, lease, CORE_LEASE_WAITING, CORE_REASON_NONE);
     }
 }
 
@@ -356,11 +368,10 @@ static void lease_let_go(struct core *core, struct lease *lease, enum core_lease
                          enum core_reason reason)
 {
     if (lease->state != next && lease->state != CORE_LEASE_ENDING) {
-        lease_move(core, lease, next, reason);
+        core_lease_move(core, lease, next, reason);
     }
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (device->lease == lease && device->hold != CORE_HOLD_VERIFYING) {
+    for (struct device *device = lease->first; device != NULL; device = device->next) {
+        if (device->hold != CORE_HOLD_VERIFYING) {
             core_device_verify(core, device, reason);
         }
     }
@@ -368,17 +379,17 @@ static void lease_let_go(struct core *core, struct lease *lease, enum core_lease
 }
 
 /* A token of an earlier run, or of a lease that holds nothing, is late: it changes nothing. */
-static bool token_is_current(const struct lease *lease, uint64_t generation)
+bool core_lease_token_is_current(const struct lease *lease, uint64_t generation)
 {
     return lease->run != 0 && generation >= lease->run && generation <= lease->generation &&
-           (lease->state == CORE_LEASE_RUNNING || lease->state == CORE_LEASE_DRAINING ||
-            lease->state == CORE_LEASE_ENDING);
+           (lease->state == CORE_LEASE_RUNNING || lease->state == CORE_LEASE_SUSPENDED ||
+            lease->state == CORE_LEASE_DRAINING || lease->state == CORE_LEASE_ENDING);
 }
 
 static void lease_released(struct core *core, struct lease *lease, const struct core_event *event)
 {
     if (event->lease_released.device == 0) {
-        if (token_is_current(lease, event->lease_released.generation)) {
+        if (core_lease_token_is_current(lease, event->lease_released.generation)) {
             core_ledger_kept_all(core, lease);
             lease_let_go(core, lease, CORE_LEASE_ENDING, CORE_REASON_RELEASED);
         }
@@ -394,7 +405,7 @@ static void lease_released(struct core *core, struct lease *lease, const struct 
 
 static void job_exited(struct core *core, struct lease *lease, const struct core_event *event)
 {
-    if (!token_is_current(lease, event->job_exited.generation)) {
+    if (!core_lease_token_is_current(lease, event->job_exited.generation)) {
         return;
     }
     if (event->job_exited.kept) {
@@ -420,7 +431,7 @@ static void lease_progress(struct core *core, struct lease *lease, const struct 
 {
     uint64_t step = event->lease_progress.step;
     uint64_t kept = event->lease_progress.checkpointed_step;
-    if (token_is_current(lease, event->lease_progress.generation) && kept <= step &&
+    if (core_lease_token_is_current(lease, event->lease_progress.generation) && kept <= step &&
         step >= lease->step && kept >= lease->checkpointed_step) {
         if (kept > lease->checkpointed_step) {
             lease->reported = true;
@@ -433,11 +444,52 @@ static void lease_progress(struct core *core, struct lease *lease, const struct 
 
 static enum core_reason lease_heartbeat(struct core *core, struct lease *lease, uint64_t generation)
 {
-    if (!token_is_current(lease, generation)) {
+    if (!core_lease_token_is_current(lease, generation)) {
         return CORE_REASON_STALE_TOKEN;
     }
     core_heartbeat(core, lease);
     return CORE_REASON_NONE;
+}
+
+/* What a provider asked for while the gang stood still. */
+static void lease_return_reclaimed(struct core *core, struct lease *lease)
+{
+    for (struct device *device = lease->first; device != NULL; device = device->next) {
+        if (device_is_active(device) && device->reclaim_by_ns != 0) {
+            core_device_revoke(core, device, core_rung_for_one(lease), CORE_REASON_RECLAIM);
+        }
+    }
+}
+
+/* Down to its maximum, from the last device. */
+static void lease_trim(struct core *core, struct lease *lease)
+{
+    enum core_rung rung = core_rung_for_one(lease);
+    for (struct device *device = lease->last;
+         device != NULL && lease->held > lease->spec.devices_max; device = device->previous) {
+        if (device_is_active(device)) {
+            struct core_explanation explanation = core_explain_begin(
+                core, CORE_WHAT_REVOKE, CORE_REASON_RESIZED, device, lease, NULL);
+            explanation.rung = rung;
+            core_device_revoke(core, device, rung, CORE_REASON_RESIZED);
+            explanation.deadline_ns = device->deadline_ns;
+            core_explain(core, &explanation);
+        }
+    }
+}
+
+/* All that is left of the stopped gang is at work again. */
+void core_lease_goes_on(struct core *core, struct lease *lease)
+{
+    enum core_lease_state then = lease->then;
+    core_lease_move(core, lease, CORE_LEASE_RUNNING, lease->going_on_reason);
+    if (then != CORE_LEASE_RUNNING) {
+        core_lease_withdraw(core, lease, then, lease->then_reason);
+    } else {
+        lease_return_reclaimed(core, lease);
+        lease_trim(core, lease);
+        core_lease_lost_device(core, lease, CORE_REASON_BELOW_MINIMUM);
+    }
 }
 
 static enum core_reason lease_resize(struct core *core, struct lease *lease,
@@ -450,23 +502,15 @@ static enum core_reason lease_resize(struct core *core, struct lease *lease,
     if (reason != CORE_REASON_NONE) {
         return reason;
     }
-    if (lease->state == CORE_LEASE_RUNNING && spec.devices_min > lease->held) {
+    bool runs = lease->state == CORE_LEASE_RUNNING || lease->state == CORE_LEASE_SUSPENDED;
+    if (runs && spec.devices_min > lease->held + lease->stopped) {
         return CORE_REASON_BELOW_MINIMUM; /* a running gang cannot wait for its own minimum */
     }
     lease->spec = spec;
     lease->advice = 0;
     promises_drop(core, lease);
-    enum core_rung rung = spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE;
-    for (size_t i = core->device_count; i-- > 0 && lease->held > spec.devices_max;) {
-        struct device *device = core->devices[i];
-        if (device->lease == lease && device_is_active(device)) {
-            struct core_explanation explanation = core_explain_begin(
-                core, CORE_WHAT_REVOKE, CORE_REASON_RESIZED, device, lease, NULL);
-            explanation.rung = rung;
-            core_device_revoke(core, device, rung, CORE_REASON_RESIZED);
-            explanation.deadline_ns = device->deadline_ns;
-            core_explain(core, &explanation);
-        }
+    if (lease->state != CORE_LEASE_SUSPENDED) { /* else as soon as it goes on */
+        lease_trim(core, lease);
     }
     return CORE_REASON_NONE;
 }
@@ -477,21 +521,29 @@ static enum core_reason restored_grant(struct core *core, struct lease *lease,
     struct device *device = core_device_get(core, event->restored_grant.device);
     if (core->reconciled || device == NULL || device->hold != CORE_HOLD_NONE ||
         !(lease->state == CORE_LEASE_WAITING || lease->state == CORE_LEASE_RUNNING ||
-          lease->state == CORE_LEASE_DRAINING)) {
+          lease->state == CORE_LEASE_DRAINING || lease->state == CORE_LEASE_SUSPENDED)) {
         return CORE_REASON_INVALID;
     }
     uint64_t generation = event->restored_grant.generation;
     bool alive = event->restored_grant.alive;
-    if (alive && lease->state != CORE_LEASE_RUNNING) {
-        lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_RESTORED);
+    bool stopped = alive && core_rung_stops(event->restored_grant.stopped);
+    if (alive && lease->runs == 0) {
         lease->started_ns = core->now_ns;
         lease->runs++;
+    }
+    if (stopped) {
+        core_stop_restore(core, device, lease, event);
+    } else if (alive && lease->state != CORE_LEASE_RUNNING &&
+               lease->state != CORE_LEASE_SUSPENDED) {
+        core_lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_RESTORED);
     } else if (!alive && lease->state == CORE_LEASE_WAITING) {
-        lease_move(core, lease, CORE_LEASE_DRAINING, CORE_REASON_RESTORED);
+        core_lease_move(core, lease, CORE_LEASE_DRAINING, CORE_REASON_RESTORED);
     }
     lease->run = lease->run == 0 || generation < lease->run ? generation : lease->run;
     lease->generation = generation > lease->generation ? generation : lease->generation;
-    core_device_restore(core, device, lease, generation, alive);
+    if (!stopped) {
+        core_device_restore(core, device, lease, generation, alive);
+    }
     return CORE_REASON_NONE;
 }
 
@@ -500,6 +552,7 @@ void core_lease_restored(struct core *core)
     for (size_t i = 0; i < core->lease_count; i++) {
         core_lease_lost_device(core, core->leases[i], CORE_REASON_RESTORED);
     }
+    core_stops_restored(core);
 }
 
 static enum core_reason lease_event(struct core *core, struct lease *lease,
@@ -521,6 +574,11 @@ static enum core_reason lease_event(struct core *core, struct lease *lease,
         break;
     case CORE_EVENT_LEASE_RELEASED:
         lease_released(core, lease, event);
+        break;
+    case CORE_EVENT_EXTENSION_ASKED:
+        return core_notice_extend(core, lease, event);
+    case CORE_EVENT_RUNG_MEASURED:
+        core_rung_measured(lease, event);
         break;
     case CORE_EVENT_LEASE_PROGRESS:
         lease_progress(core, lease, event);

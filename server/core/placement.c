@@ -52,7 +52,7 @@ static enum fit fit_of(const struct core *core, const struct device *device,
 {
     const struct instance *instance = core_instance_of(device, endpoint);
     bool unverified = device->hold != CORE_HOLD_NONE && device->lease == NULL;
-    bool stopped = device->hold == CORE_HOLD_SUSPENDED;
+    bool stopped = device->hold == CORE_HOLD_SUSPENDED && !device->lease->going_on_wanted;
     if (!core_device_usable(device) || !((endpoint->spec.kinds_mask >> device->kind) & 1) ||
         instance->state != CORE_INSTANCE_ABSENT || core->now_ns < instance->until_ns ||
         unverified) {

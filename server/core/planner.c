@@ -91,7 +91,7 @@ static bool can_grow_onto(const struct core *core, const struct lease *lease,
     return lease->state == CORE_LEASE_RUNNING && core->now_ns >= lease->retry_ns &&
            ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
-           (!core_device_must_empty(device, lease) || core_device_spare(core, device));
+           (core_lease_lets_serve(device, lease) || core_device_spare(core, device));
 }
 
 static bool grows_before(const struct lease *a, const struct lease *b)

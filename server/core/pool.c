@@ -158,7 +158,7 @@ static void device_reclaim(struct core *core, struct device *device, uint64_t by
     }
     struct lease *lease = device->lease;
     if (device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD) {
-        enum core_rung rung = lease->spec.in_process ? CORE_RUNG_SHRINK : CORE_RUNG_NOTICE;
+        enum core_rung rung = core_rung_for_one(lease);
         struct core_explanation explanation =
             core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_RECLAIM, device, lease, NULL);
         explanation.rung = rung;
@@ -166,6 +166,8 @@ static void device_reclaim(struct core *core, struct device *device, uint64_t by
         core_explain(core, &explanation);
         core_device_revoke(core, device, rung, CORE_REASON_RECLAIM);
         core_lease_lost_device(core, lease, CORE_REASON_RECLAIM);
+    } else if (core_device_stopped(device)) { /* asked back when it is at work */
+        core_lease_go_on(core, lease, CORE_REASON_RECLAIM);
     }
 }
 

@@ -41,8 +41,8 @@ static size_t queue_sort(struct core *core)
 
 bool core_device_must_empty(const struct device *device, const struct lease *lease)
 {
-    return !lease->spec.in_process ||
-           device->instances_bytes + lease->spec.memory_bytes > device->memory_bytes;
+    bool shares = lease->spec.in_process || core_lease_can_stop(lease);
+    return !shares || device->instances_bytes + lease->spec.memory_bytes > device->memory_bytes;
 }
 
 bool core_device_empty(struct core *core, struct device *device)
@@ -53,11 +53,17 @@ bool core_device_empty(struct core *core, struct device *device)
     return device->instances_present == 0;
 }
 
+/* Whatever serves there goes on. */
+bool core_lease_lets_serve(const struct device *device, const struct lease *lease)
+{
+    return lease->spec.in_process && !core_device_must_empty(device, lease);
+}
+
 static bool suits(const struct core *core, const struct device *device, const struct lease *lease)
 {
     return core_device_usable(device) && ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
-           (!core_device_must_empty(device, lease) || core_device_spare(core, device));
+           (core_lease_lets_serve(device, lease) || core_device_spare(core, device));
 }
 
 /* Lower is taken first. Promised ones, also those still on their way; then free ones: healthy and
@@ -101,7 +107,7 @@ static void pick(struct core *core, struct device *device, const struct lease *l
     }
     for (size_t i = 0; i < core->endpoint_count; i++) {
         struct endpoint *endpoint = core->endpoints[i];
-        endpoint->taken += core_device_must_empty(device, lease) &&
+        endpoint->taken += !core_lease_lets_serve(device, lease) && !device->resting &&
                            core_instance_serves(core_instance_of(device, endpoint));
     }
 }

@@ -134,6 +134,12 @@ struct rung_time {
 #define RUNG_FIRST CORE_RUNG_SHRINK
 #define RUNGS (CORE_RUNG_COUNT - RUNG_FIRST)
 
+/* A stop in place that did not come off: not tried again before. */
+struct stop_failure {
+    uint64_t until_ns;
+    uint32_t count; /* in a row */
+};
+
 struct lease {
     struct core_lease_spec spec;
     struct team *team;
@@ -156,6 +162,18 @@ struct lease {
     uint64_t retry_ns;
     uint32_t grants_failed; /* in a row */
     uint32_t failures, preemptions;
+
+    /* While SUSPENDED, kept by suspend.c. */
+    struct lease *stop_next, *stop_previous;
+    enum core_rung stop_rung;
+    uint64_t stop_ns; /* since when */
+    bool going_on_wanted, going_on;
+    enum core_reason going_on_reason;
+    enum core_lease_state then; /* DRAINING or ENDING as soon as it is at work; RUNNING: neither */
+    enum core_reason then_reason;
+    struct stop_failure stop_failures[CORE_RUNG_SWAP - CORE_RUNG_FREEZE + 1];
+    uint32_t stops;
+
     uint64_t run, generation; /* first and last grant of this run */
     uint64_t step, checkpointed_step;
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
@@ -194,7 +212,8 @@ struct core {
     struct lease **leases;
     struct lease **queue; /* scratch of the planner, as long as leases */
     size_t lease_count, lease_capacity, ended_count;
-    struct team **teams; /* team 0 is always there */
+    struct lease *stops_first, *stops_last; /* SUSPENDED ones, in the order of their stops */
+    struct team **teams;                    /* team 0 is always there */
     size_t team_count, team_capacity;
     uint32_t teams_added;
     uint64_t usage_epoch_ns; /* see team.c */
@@ -264,7 +283,14 @@ void core_device_verify(struct core *core, struct device *device, enum core_reas
 void core_device_quarantine(struct core *core, struct device *device, enum core_reason reason);
 void core_device_restore(struct core *core, struct device *device, struct lease *lease,
                          uint64_t generation, bool alive);
+void core_device_restore_stopped(struct core *core, struct device *device, struct lease *lease,
+                                 uint64_t generation, uint64_t residue_bytes);
 void core_device_overdue(struct core *core, struct device *device);
+void core_device_suspend(struct core *core, struct device *device, enum core_rung rung,
+                         enum core_reason reason);
+void core_device_suspended(struct core *core, struct device *device, uint64_t residue_bytes);
+void core_device_resume(struct core *core, struct device *device, enum core_reason reason);
+void core_device_resumed(struct core *core, struct device *device);
 
 bool core_device_stopped(const struct device *device); /* SUSPENDING, SUSPENDED or RESUMING */
 
@@ -312,6 +338,12 @@ void core_lease_event(struct core *core, const struct core_event *event);
 void core_lease_lost_device(struct core *core, struct lease *lease, enum core_reason reason);
 void core_lease_settle(struct core *core, struct lease *lease); /* after a device has left it */
 void core_lease_kill(struct core *core, struct lease *lease, struct device *overdue);
+void core_lease_move(struct core *core, struct lease *lease, enum core_lease_state next,
+                     enum core_reason reason);
+void core_lease_withdraw(struct core *core, struct lease *lease, enum core_lease_state next,
+                         enum core_reason reason);
+void core_lease_goes_on(struct core *core, struct lease *lease);
+bool core_lease_token_is_current(const struct lease *lease, uint64_t generation);
 void core_lease_started(struct core *core, struct lease *lease);
 void core_lease_restored(struct core *core);
 void core_lease_overdue(struct core *core, struct lease *lease);
@@ -342,6 +374,46 @@ enum core_reason core_guard(const struct core *core, const struct lease *lease, 
 /* When that may change by time alone; NEVER_NS: not at all. */
 uint64_t core_guard_due_ns(const struct core *core, const struct lease *lease);
 void core_guard_count(struct core *core, struct lease *lease, enum core_rung rung);
+
+/* ---- suspend.c ---- */
+bool core_rung_stops(enum core_rung rung); /* in place */
+void core_lease_stop(struct core *core, struct lease *lease, enum core_rung rung,
+                     enum core_reason reason);
+void core_lease_go_on(struct core *core, struct lease *lease, enum core_reason reason);
+uint64_t core_lease_stop_end_ns(const struct core *core, const struct lease *lease);
+void core_stop_then(struct core *core, struct lease *lease, enum core_lease_state then,
+                    enum core_reason reason);
+void core_stop_follow(struct core *core, struct lease *lease);
+void core_stop_follow_state(struct core *core, struct lease *lease, enum core_lease_state next);
+void core_stop_settle(struct core *core, struct lease *lease, enum core_reason reason);
+void core_stop_answered(struct core *core, struct device *device, const struct core_event *event);
+void core_stop_overdue(struct core *core, struct device *device);
+void core_stop_restore(struct core *core, struct device *device, struct lease *lease,
+                       const struct core_event *event);
+void core_stops_restored(struct core *core);
+
+/* ---- notice.c ---- */
+enum core_reason core_notice_extend(struct core *core, struct lease *lease,
+                                    const struct core_event *event);
+
+/* ---- rung.c ---- */
+bool core_rung_supported(const struct lease *lease, enum core_rung rung);
+bool core_lease_can_stop(const struct lease *lease);         /* in place, by some rung */
+enum core_rung core_rung_for_all(const struct lease *lease); /* to get all its devices back */
+enum core_rung core_rung_for_one(const struct lease *lease); /* one of several */
+uint64_t core_rung_span_ns(const struct core *core, const struct lease *lease,
+                           enum core_rung rung); /* from a revoke to its deadline */
+uint64_t core_rung_take_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
+                           uint32_t kind);
+uint64_t core_rung_give_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
+                           uint32_t kind);
+uint64_t core_rung_hold_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
+                           uint32_t kind);
+void core_rung_took(struct core *core, const struct device *device, enum core_rung rung,
+                    uint64_t ns);
+void core_rung_gave(struct core *core, const struct device *device, enum core_rung rung,
+                    uint64_t ns);
+void core_rung_measured(struct lease *lease, const struct core_event *event);
 
 /* ---- team.c ---- */
 int core_teams_init(struct core *core); /* -1: no memory */
@@ -386,6 +458,7 @@ bool core_endpoint_failing(const struct core *core, const struct endpoint *endpo
 
 /* ---- queue.c: the minimums of waiting leases; returns the kinds that nothing may overtake on */
 uint32_t core_queue_plan(struct core *core);
+bool core_lease_lets_serve(const struct device *device, const struct lease *lease);
 bool core_device_must_empty(const struct device *device, const struct lease *lease);
 bool core_device_empty(struct core *core, struct device *device); /* true: it is, already */
 

@@ -33,7 +33,7 @@ void core_totals_add(struct core *core, const struct device *device, uint64_t am
 static uint64_t serving_weight(const struct device *device, const struct endpoint *endpoint)
 {
     bool ready = core_instance_of(device, endpoint)->state == CORE_INSTANCE_READY;
-    return ready ? endpoint->demand_milli / endpoint->ready + 1 : 0;
+    return ready && endpoint->ready > 0 ? endpoint->demand_milli / endpoint->ready + 1 : 0;
 }
 
 /* A sample tells how long batches ran on a device, not whose: split by demand. */

@@ -1,0 +1,125 @@
+/* rung.c: the ways to get a device back: which of them a holder has, and what they take, as learned
+ * by each lease and kind of device, else by all leases together, else as configured. */
+#include "server/core/state.h"
+
+#define LEARNED_SHARE 4 /* a new measurement counts for a quarter */
+
+bool core_rung_supported(const struct lease *lease, enum core_rung rung)
+{
+    uint32_t standard = lease->spec.in_process ? 1u << CORE_RUNG_SHRINK : 1u << CORE_RUNG_NOTICE;
+    uint32_t mask = lease->spec.rungs_mask != 0 ? lease->spec.rungs_mask : standard;
+    if (rung == CORE_RUNG_KILL) { /* at the end of a time in which it does not listen */
+        return !lease->spec.in_process && ((mask >> CORE_RUNG_NOTICE) & 1) == 0;
+    }
+    return (mask >> rung) & 1;
+}
+
+bool core_lease_can_stop(const struct lease *lease)
+{
+    return core_rung_supported(lease, CORE_RUNG_FREEZE) ||
+           core_rung_supported(lease, CORE_RUNG_PAUSE) ||
+           core_rung_supported(lease, CORE_RUNG_SWAP);
+}
+
+enum core_rung core_rung_for_all(const struct lease *lease)
+{
+    return lease->spec.in_process                         ? CORE_RUNG_SHRINK
+           : core_rung_supported(lease, CORE_RUNG_NOTICE) ? CORE_RUNG_NOTICE
+                                                          : CORE_RUNG_KILL;
+}
+
+enum core_rung core_rung_for_one(const struct lease *lease)
+{
+    return core_rung_supported(lease, CORE_RUNG_SHRINK) ? CORE_RUNG_SHRINK
+                                                        : core_rung_for_all(lease);
+}
+
+/* An outside job that shrinks saves, ends and starts again: it has the time of a notice for it. */
+uint64_t core_rung_span_ns(const struct core *core, const struct lease *lease, enum core_rung rung)
+{
+    if (core_rung_stops(rung)) {
+        return core->config.suspend_deadline_ns;
+    }
+    if (lease->spec.in_process) {
+        return core->config.shrink_deadline_ns;
+    }
+    return lease->spec.notice_ns != 0 ? lease->spec.notice_ns : core->config.notice_ns;
+}
+
+static uint32_t micro(uint64_t ns)
+{
+    uint64_t us = ns / 1000 + (ns % 1000 != 0);
+    return us == 0 ? 1 : us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+}
+
+static uint64_t learned_ns(uint32_t of_lease_us, uint32_t of_all_us, uint64_t prior_ns)
+{
+    return of_lease_us != 0 ? of_lease_us * UINT64_C(1000)
+           : of_all_us != 0 ? of_all_us * UINT64_C(1000)
+                            : prior_ns;
+}
+
+uint64_t core_rung_take_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
+                           uint32_t kind)
+{
+    uint64_t prior_ns = core->config.rung_prior[rung].take_ns;
+    uint64_t span_ns = core_rung_span_ns(core, lease, rung);
+    return learned_ns(lease->rung_times[rung - RUNG_FIRST][kind].take_us,
+                      core->rung_times[rung - RUNG_FIRST][kind].take_us,
+                      prior_ns < span_ns ? prior_ns : span_ns);
+}
+
+uint64_t core_rung_give_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
+                           uint32_t kind)
+{
+    return learned_ns(lease->rung_times[rung - RUNG_FIRST][kind].give_us,
+                      core->rung_times[rung - RUNG_FIRST][kind].give_us,
+                      core->config.rung_prior[rung].give_ns);
+}
+
+uint64_t core_rung_hold_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
+                           uint32_t kind)
+{
+    uint64_t once_ns = core_add_u64(core_rung_take_ns(core, lease, rung, kind),
+                                    core_rung_give_ns(core, lease, rung, kind));
+    uint64_t twice_ns = core_add_u64(once_ns, once_ns);
+    return twice_ns > core->config.hold_min_ns ? twice_ns : core->config.hold_min_ns;
+}
+
+static void learn(uint32_t *time_us, uint64_t ns)
+{
+    uint64_t average = core_average_u64(*time_us, micro(ns), 1, *time_us == 0 ? 1 : LEARNED_SHARE);
+    *time_us = average == 0 ? 1 : (uint32_t)average;
+}
+
+void core_rung_took(struct core *core, const struct device *device, enum core_rung rung,
+                    uint64_t ns)
+{
+    if (rung >= RUNG_FIRST && device->lease != NULL) {
+        learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
+        learn(&core->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
+    }
+}
+
+void core_rung_gave(struct core *core, const struct device *device, enum core_rung rung,
+                    uint64_t ns)
+{
+    learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
+    learn(&core->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
+}
+
+void core_rung_measured(struct lease *lease, const struct core_event *event)
+{
+    enum core_rung rung = event->rung_measured.rung;
+    uint32_t kind = event->rung_measured.kind;
+    if (rung < RUNG_FIRST || rung >= CORE_RUNG_COUNT || kind >= CORE_KINDS_MAX) {
+        return;
+    }
+    struct rung_time *time = &lease->rung_times[rung - RUNG_FIRST][kind];
+    if (event->rung_measured.take_ns != 0) {
+        time->take_us = micro(event->rung_measured.take_ns);
+    }
+    if (event->rung_measured.give_ns != 0) {
+        time->give_us = micro(event->rung_measured.give_ns);
+    }
+}
