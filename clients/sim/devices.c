@@ -227,7 +227,7 @@ static void leave_or_stop(struct engine *engine, uint32_t number, const struct s
 static void take(struct engine *engine, uint32_t number, const struct sim_rung *rung)
 {
     struct device *device = &engine->devices[number];
-    uint64_t delay_ns = faults_delay_ns(engine, number, device->takes++);
+    uint64_t delay_ns = engine_fault_delay_ns(engine, number, device->takes++);
     device->rung = rung;
     leave_or_stop(engine, number, rung);
     if (rung->take_ns + delay_ns == 0) {

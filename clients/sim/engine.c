@@ -201,7 +201,7 @@ void engine_tell(struct engine *engine, enum notice_kind kind, uint32_t object, 
         return;
     }
     if (kind == NOTICE_MOVED && detail != ENGINE_LOST &&
-        faults_lost(engine, object, engine->devices[object].told++)) {
+        engine_fault_lost(engine, object, engine->devices[object].told++)) {
         return;
     }
     size_t place = (engine->notice_first + engine->notice_count++) % engine->notice_capacity;
@@ -350,6 +350,17 @@ bool engine_is_busy(const struct engine *engine, uint32_t device)
     return engine->devices[device].request != NONE;
 }
 
+uint32_t engine_serves(const struct engine *engine, uint32_t device)
+{
+    uint32_t request = engine->devices[device].request;
+    return request != NONE ? engine->setup->requests[request].endpoint : ENGINE_ALL;
+}
+
+bool engine_instance_is_ready(const struct engine *engine, uint32_t device, uint32_t endpoint)
+{
+    return bits_has(&engine->ready[endpoint], device);
+}
+
 uint64_t engine_moved_ns(const struct engine *engine, uint32_t device)
 {
     return engine->devices[device].moved_ns;
@@ -359,6 +370,11 @@ uint32_t engine_job_of(const struct engine *engine, uint32_t device)
 {
     uint32_t job = engine->devices[device].job;
     return job != NONE ? job : ENGINE_POOL;
+}
+
+bool engine_job_is_over(const struct engine *engine, uint32_t job)
+{
+    return engine->jobs[job].state == JOB_DONE;
 }
 
 static uint64_t oldest_wait_ns(const struct engine *engine, uint32_t endpoint)

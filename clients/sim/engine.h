@@ -176,11 +176,19 @@ uint64_t engine_now_ns(const struct engine *engine);
 uint32_t engine_count(const struct engine *engine, enum engine_phase phase);
 enum engine_phase engine_phase_of(const struct engine *engine, uint32_t device);
 bool engine_is_busy(const struct engine *engine, uint32_t device); /* runs a request */
+/* Whose request that is; ENGINE_ALL: none. */
+uint32_t engine_serves(const struct engine *engine, uint32_t device);
+bool engine_instance_is_ready(const struct engine *engine, uint32_t device, uint32_t endpoint);
 /* When the device was last given or taken (asked for); 0: never. */
 uint64_t engine_moved_ns(const struct engine *engine, uint32_t device);
 /* The device's job; ENGINE_POOL: none. Also that of a job which only stays resident. */
 uint32_t engine_job_of(const struct engine *engine, uint32_t device);
 void engine_load(const struct engine *engine, uint32_t endpoint, struct engine_load *ret_load);
+bool engine_job_is_over(const struct engine *engine, uint32_t job);
+/* What the setup's faults do to the policy's own messages: the number-th one of a stream comes so
+ * much later, or never. Streams below ENGINE_DEVICES_MAX are the engine's. */
+uint64_t engine_fault_delay_ns(const struct engine *engine, uint64_t stream, uint64_t number);
+bool engine_fault_lost(const struct engine *engine, uint64_t stream, uint64_t number);
 
 /* ---- what a policy may do ---- */
 

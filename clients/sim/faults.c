@@ -35,7 +35,7 @@ static uint64_t draw_gap_ns(const struct engine *engine, uint64_t stream, uint64
     return gap < 1e18 ? (uint64_t)gap + 1 : ENGINE_NEVER_NS / 2;
 }
 
-uint64_t faults_delay_ns(const struct engine *engine, uint64_t object, uint64_t number)
+uint64_t engine_fault_delay_ns(const struct engine *engine, uint64_t object, uint64_t number)
 {
     const struct sim_faults *faults = &engine->setup->faults;
     if (draw(engine, STREAM_LATE, object, number) % 1000 >= faults->late_permille) {
@@ -44,7 +44,7 @@ uint64_t faults_delay_ns(const struct engine *engine, uint64_t object, uint64_t 
     return draw(engine, STREAM_LATE_BY, object, number) % (faults->late_ns + 1);
 }
 
-bool faults_lost(const struct engine *engine, uint64_t object, uint64_t number)
+bool engine_fault_lost(const struct engine *engine, uint64_t object, uint64_t number)
 {
     return draw(engine, STREAM_LOST, object, number) % 1000 < engine->setup->faults.lost_permille;
 }

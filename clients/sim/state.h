@@ -180,8 +180,6 @@ void book_result(struct engine *engine, struct sim_result *ret_result);
 
 /* ---- faults.c ---- */
 void faults_begin(struct engine *engine);
-uint64_t faults_delay_ns(const struct engine *engine, uint64_t stream, uint64_t number);
-bool faults_lost(const struct engine *engine, uint64_t stream, uint64_t number);
 void faults_loss_next(struct engine *engine, uint32_t number);
 void faults_crash_next(struct engine *engine);
 
