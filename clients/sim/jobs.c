@@ -162,6 +162,7 @@ void job_join(struct engine *engine, uint32_t number, uint32_t device)
     }
     job->first = device;
     job->held++;
+    job->present += joined->phase == ENGINE_TRAINING; /* it waited in the pool for a job */
     if (job->granted_ns == ENGINE_NEVER_NS) {
         job->granted_ns = engine->now_ns;
     }
@@ -206,7 +207,7 @@ void job_leave(struct engine *engine, uint32_t device)
  */
 void job_disband(struct engine *engine, uint32_t number)
 {
-    engine->jobs[number].leaving = true;
+    engine->jobs[number].leaving = engine->jobs[number].held > 0; /* else it has left already */
     job_refresh(engine, number);
     for (uint32_t i = engine->jobs[number].first; i != NONE;) {
         uint32_t after = engine->devices[i].after;

@@ -121,6 +121,25 @@ static void a_device_given_and_taken_costs_the_times_of_its_rung(void **state)
     assert_string_equal(script.told, "submitted 0;training 0;serving 0;training 0;");
 }
 
+static void a_device_in_the_pool_before_its_job_trains_when_that_comes(void **state)
+{
+    struct script script;
+    static const struct sim_job later = {
+        .submit_ns = SECONDS(10), .devices_min = 1, .devices_max = 1, .kinds_mask = 1};
+    static const struct script_step steps[] = {
+        {.at_ns = 0, .what = SCRIPT_GIVE, .job = ENGINE_POOL},
+    };
+    (void)state;
+    script_init(&script);
+    script.setup.jobs = &later;
+    script.setup.job_count = 1;
+    script.steps = steps;
+    script.step_count = 1;
+    script_run(&script);
+    assert_float_equal(script_spent_s(&script, 0, CORE_ACCOUNT_TRAINING), 88, NEAR);
+    assert_true(script.result.ledger_balanced);
+}
+
 static void a_busy_device_finishes_its_request_before_it_goes(void **state)
 {
     struct script script;
@@ -292,6 +311,7 @@ int main(void)
         cmocka_unit_test(one_queue_feeds_all_devices_lowest_first),
         cmocka_unit_test(an_endpoint_is_served_only_where_it_has_an_instance),
         cmocka_unit_test(a_device_given_and_taken_costs_the_times_of_its_rung),
+        cmocka_unit_test(a_device_in_the_pool_before_its_job_trains_when_that_comes),
         cmocka_unit_test(a_busy_device_finishes_its_request_before_it_goes),
         cmocka_unit_test(a_device_that_drains_can_be_kept),
         cmocka_unit_test(slices_take_the_device_within_yields_time_and_count_no_hand_over),

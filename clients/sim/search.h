@@ -1,0 +1,56 @@
+/* search.h: the same setup played under many parameters of one policy: all of a grid, or the best
+ * under a bound of late work. Emulated controllers get the targets and thresholds that suit them on
+ * the very trace they are judged on, and `hindsight` the best member of its family.
+ * Owner:   results belong to the caller.
+ * Errors:  0 or a negative enum error_code.
+ * Thread:  one; the same setup gives the same results. */
+#ifndef TIDEPOOL_CLIENTS_SIM_SEARCH_H
+#define TIDEPOOL_CLIENTS_SIM_SEARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "clients/sim/policy.h"
+
+#define SEARCH_VALUES_MAX 24
+
+/* The values that one parameter is tried with. */
+struct search_axis {
+    double values[SEARCH_VALUES_MAX];
+    size_t count;
+};
+
+struct search_axes {
+    struct search_axis axis[POLICY_PARAMETERS_MAX]; /* as the class's parameters */
+    size_t count;
+};
+
+struct search_point {
+    struct policy_choice choice;
+    struct sim_result result;
+};
+
+struct search_points {
+    struct search_point *points; /* in the order of trying */
+    size_t count, capacity;
+};
+
+/* The documented ranges: what is tried for this class on so many devices. */
+void search_axes(const struct policy_class *class, const struct sim_setup *setup,
+                 struct search_axes *ret_axes);
+
+/* Plays every combination that is not among the points yet and appends it: they must all be of one
+ * setup. */
+int search_grid(const struct sim_setup *setup, const struct policy_class *class,
+                const struct search_axes *axes, struct search_points *points, struct error *error);
+
+/* One parameter after another, from several starts, until nothing gets better: the most harvest
+ * with at most `late_most` late work; or the least late work where none keeps to that. What is
+ * played is appended to `points`. False in *ret_within: none kept to it. */
+int search_best(const struct sim_setup *setup, const struct policy_class *class,
+                const struct search_axes *axes, double late_most, struct search_points *points,
+                struct search_point *ret_best, bool *ret_within, struct error *error);
+
+void search_points_free(struct search_points *points); /* a zeroed one is fine */
+
+#endif
