@@ -16,6 +16,7 @@ void world_send_lease(struct world *world)
     spec.preemptible = world_chance(world, 80);
     spec.in_process = world_chance(world, 60);
     spec.devices_max = spec.devices_min + (uint32_t)world_draw(world, 3);
+    world_lease_terms(world, &spec);
     bool fresh = !lease->alive;
     if (fresh) {
         lease->spec = spec;
@@ -53,6 +54,7 @@ void world_send_holder(struct world *world)
         event.job_exited.generation = generation;
         event.job_exited.kept = world_chance(world, 50);
         event.job_exited.again = world_chance(world, 50);
+        event.job_exited.failed = world_chance(world, 50);
         break;
     default:
         event.kind = CORE_EVENT_LEASE_PROGRESS;

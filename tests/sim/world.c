@@ -116,6 +116,8 @@ static struct core *core_born(struct world *world)
     config.moves_per_hour = 20;
     config.overtake_ns = SECONDS(30);
     config.age_ns = SECONDS(10);
+    config.heartbeat_lost_ns = SECONDS(5);
+    config.usage_half_life_ns = SECONDS(60);
     config.ended_kept = 3;
     config.explanations_kept = 64;
     struct core *core = core_create(&config);
@@ -173,6 +175,7 @@ static void crash(struct world *world)
                                          .device_added = {.device = id, .memory_bytes = 100}});
         }
     }
+    world_tell_teams(world);
     tell_leases(world);
     tell_grants(world, known);
     rig_reconcile(world->rig);
@@ -218,8 +221,12 @@ static void send_random(struct world *world)
         world_send_device(world);
     } else if (what < 10) {
         world_send_lease(world);
-    } else if (what < 20) {
+    } else if (what < 18) {
         world_send_holder(world);
+    } else if (what < 19) {
+        world_send_heartbeat(world);
+    } else if (what < 20) {
+        world_send_team(world);
     } else if (what < 24) {
         world_send_owner(world);
     } else if (what < 30) {

@@ -8,6 +8,7 @@
 #define DEVICES 6
 #define ENDPOINTS 4
 #define LEASES 9
+#define TEAMS 4
 
 struct shadow_device {
     bool present;
@@ -33,6 +34,7 @@ struct world {
     struct shadow_device devices[DEVICES + 1];
     struct shadow_lease leases[LEASES + 1];
     struct core_endpoint_spec endpoints[ENDPOINTS + 1];
+    struct core_team_spec teams[TEAMS]; /* of weight 0: not added */
 };
 
 /* ---- world.c ---- */
@@ -51,6 +53,12 @@ void world_send_sample(struct world *world);
 void world_send_lease(struct world *world);
 void world_send_holder(struct world *world);
 void world_send_owner(struct world *world);
+
+/* ---- teams.c ---- */
+void world_lease_terms(struct world *world, struct core_lease_spec *spec);
+void world_send_team(struct world *world);
+void world_tell_teams(struct world *world); /* after a restart */
+void world_send_heartbeat(struct world *world);
 
 /* ---- endpoints.c ---- */
 void world_answer_instance(struct world *world, const struct core_action *action);
