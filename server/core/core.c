@@ -97,6 +97,7 @@ struct core *core_create(const struct core_config *config)
     /* Answers to a former life must not fit an action of this one. */
     core->action_id = config->store_epoch << 40;
     core->slot_capacity = 4;
+    core->stop_length_ns = config->stopped_prior_ns;
     core->due_ns = NEVER_NS;
     core->timer_ns = NEVER_NS;
     core->hash = UINT64_C(0xcbf29ce484222325);
@@ -317,6 +318,7 @@ static void consider_lease(struct core *core, const struct lease *lease)
     if (lease->state == CORE_LEASE_RUNNING) {
         consider(core, core_guard_due_ns(core, lease), 0);
     }
+    consider(core, core_stop_due_ns(core, lease), 0);
     if (lease->state == CORE_LEASE_WAITING) {
         uint64_t steps = (core->now_ns - lease->queued_ns) / core->config.age_ns;
         consider(core, lease->queued_ns, core->config.overtake_ns);
@@ -342,6 +344,7 @@ static void set_timer(struct core *core)
     for (size_t i = 0; i < core->endpoint_count; i++) {
         const struct endpoint *endpoint = core->endpoints[i];
         consider(core, endpoint->danger_until_ns, 0);
+        consider(core, endpoint->lacking_since_ns, core->config.sustained_ns);
         consider(core, endpoint->lower_since_ns, core_hold_ns(core));
         if (endpoint->demand_milli > 0) {
             consider(core, endpoint->sampled_ns, core->config.sample_stale_ns);

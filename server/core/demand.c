@@ -172,6 +172,7 @@ static enum core_reason endpoint_add(struct core *core, const struct core_endpoi
     endpoint->spec = *spec;
     endpoint->sampled_ns = core->now_ns;
     endpoint->lower_since_ns = NEVER_NS;
+    endpoint->lacking_since_ns = NEVER_NS;
     if (core_endpoint_insert(core, endpoint) < 0) {
         free(endpoint);
         return CORE_REASON_NO_MEMORY;

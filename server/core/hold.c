@@ -33,6 +33,8 @@ static void lease_count(struct core *core, const struct device *device, int sign
     bool stopped = core_device_stopped(device);
     bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
     *(stopped ? &lease->stopped : active ? &lease->held : &lease->leaving) += (uint32_t)sign;
+    lease->granting += (uint32_t)(sign * (device->hold == CORE_HOLD_GRANTING));
+    lease->quiet += (uint32_t)(sign * (device->hold == CORE_HOLD_SUSPENDED));
     core_team_count(core, lease, device->kind, !stopped && !active, sign);
 }
 
@@ -77,6 +79,7 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
 {
     assert(hold_next[device->hold] & (1u << next));
     core_ledger_update(core, device); /* the time until now belongs to the old state */
+    const struct lease *former = device->lease;
     lease = next == CORE_HOLD_NONE ? NULL : lease;
     lease_count(core, device, -1);
     device->hold = next;
@@ -86,6 +89,9 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
         lease_link(device);
     }
     lease_count(core, device, 1);
+    if (lease == NULL || former != lease || next == CORE_HOLD_RESUMING) {
+        device->holder_bytes = lease != NULL ? lease->spec.memory_bytes : 0;
+    }
     core_instances_rest(core, device, device_rests(device));
     device->action = 0;
     device->deadline_ns = 0;
@@ -186,7 +192,7 @@ void core_device_suspend(struct core *core, struct device *device, enum core_run
 void core_device_suspended(struct core *core, struct device *device, uint64_t residue_bytes)
 {
     hold_move(core, device, CORE_HOLD_SUSPENDED, device->lease);
-    device->residue_bytes = residue_bytes;
+    device->holder_bytes = residue_bytes;
     device->deadline_ns = core_lease_stop_end_ns(core, device->lease);
     device->handovers++;
     core->handovers[device->rung]++;
@@ -207,6 +213,8 @@ void core_device_resumed(struct core *core, struct device *device)
     hold_move(core, device, CORE_HOLD_HELD, device->lease);
     device->rung = CORE_RUNG_NONE;
     device->handovers++;
+    device->moved = true; /* not moved again at once, but not one of the moves of the hour */
+    device->moved_ns = core->now_ns;
 }
 
 /* All devices of a lease go through this with one action. */
@@ -321,7 +329,8 @@ void core_device_restore_stopped(struct core *core, struct device *device, struc
     device->rung = lease->stop_rung;
     device->granted_ns = core->now_ns;
     hold_move(core, device, CORE_HOLD_SUSPENDED, lease);
-    device->residue_bytes = residue_bytes;
+    device->holder_bytes =
+        residue_bytes < device->memory_bytes ? residue_bytes : device->memory_bytes;
     device->deadline_ns = core_lease_stop_end_ns(core, lease);
 }
 

@@ -39,10 +39,13 @@ static void check_holder(const struct core *core, const struct device *device,
     if (failed && (!none || device->promised != NULL || device->kept)) {
         broken(report, "1: lost device %" PRIu64 " is still in use", device->id);
     }
-    uint64_t used = nobody                                ? 0
-                    : device->hold == CORE_HOLD_SUSPENDED ? device->residue_bytes
-                                                          : device->lease->spec.memory_bytes;
-    uint64_t bytes = 0;
+    uint64_t used = device->holder_bytes, bytes = 0;
+    bool full = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD ||
+                device->hold == CORE_HOLD_RESUMING || device->hold == CORE_HOLD_REVOKING;
+    if (nobody ? used != 0 : full && used != device->lease->spec.memory_bytes) {
+        broken(report, "1: holder of device %" PRIu64 " is accounted %" PRIu64 " bytes", device->id,
+               used);
+    }
     uint32_t present = 0, ready = 0;
     for (size_t i = 0; i < core->endpoint_count; i++) {
         const struct endpoint *endpoint = core->endpoints[i];
@@ -74,6 +77,15 @@ static void check_holder(const struct core *core, const struct device *device,
     }
 }
 
+static uint64_t revoke_bound(const struct core *core, const struct device *device)
+{
+    const struct core_lease_spec *spec = &device->lease->spec;
+    uint64_t extension_ns =
+        spec->extension_ns != 0 ? spec->extension_ns : core->config.extension_ns;
+    uint64_t span_ns = core_rung_span_ns(core, device->lease, device->rung);
+    return device->extended ? core_add_u64(span_ns, extension_ns) : span_ns;
+}
+
 /* 2: nothing is awaited past its deadline, and no deadline is past its bound. */
 static void check_deadline(const struct core *core, const struct device *device,
                            struct report *report)
@@ -85,9 +97,7 @@ static void check_deadline(const struct core *core, const struct device *device,
         bound = core->config.action_timeout_ns;
         break;
     case CORE_HOLD_REVOKING:
-        bound = core->config.notice_ns > core->config.shrink_deadline_ns
-                    ? core->config.notice_ns
-                    : core->config.shrink_deadline_ns;
+        bound = revoke_bound(core, device);
         break;
     case CORE_HOLD_KILLING:
         bound = core->config.kill_bound_ns;
@@ -102,6 +112,9 @@ static void check_deadline(const struct core *core, const struct device *device,
     case CORE_HOLD_NONE:
     case CORE_HOLD_HELD:
         return;
+    }
+    if (core_device_stopped(device) && device->lease->going_on_wanted && !device->lease->going_on) {
+        return; /* waits for the whole gang to have its memory back */
     }
     if (device->deadline_ns <= core->now_ns ||
         device->deadline_ns > core_add_u64(core->now_ns, bound) || device->action == 0) {
@@ -159,7 +172,8 @@ static void check_gang(const struct core *core, const struct lease *lease, struc
         right = !holds && leaves && lease->promised == 0;
         break;
     case CORE_LEASE_SUSPENDED:
-        right = lease->stopped > 0 && lease->promised == 0;
+        right = lease->stopped > 0 && lease->promised == 0 &&
+                (!holds || lease->going_on || !core->reconciled);
         break;
     case CORE_LEASE_ENDING:
         right = !holds && leaves && lease->promised == 0;
@@ -172,6 +186,9 @@ static void check_gang(const struct core *core, const struct lease *lease, struc
         right = !holds && !leaves && lease->promised == 0;
         break;
     }
+    if (lease->state != CORE_LEASE_SUSPENDED && lease->stopped > 0) {
+        right = false;
+    }
     if (!right) {
         broken(report,
                "3: lease %" PRIu64 " is %s with %" PRIu32 " devices, %" PRIu32 " leaving, %" PRIu32
@@ -181,35 +198,65 @@ static void check_gang(const struct core *core, const struct lease *lease, struc
     }
 }
 
+/* 2 and 3: whole, all of it stopped or all of it told to go on; and not for longer than its cap. */
+static void check_stop(const struct core *core, const struct lease *lease, struct report *report)
+{
+    bool whole = true;
+    if (lease->state != CORE_LEASE_SUSPENDED || !core->reconciled) {
+        return;
+    }
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        bool going = device->hold == CORE_HOLD_RESUMING;
+        whole = whole && (!core_device_stopped(device) || going == lease->going_on);
+    }
+    bool long_enough = core->now_ns >= core_lease_stop_end_ns(core, lease);
+    if (!whole || (lease->quiet > 0 && long_enough && !lease->going_on_wanted)) {
+        broken(report, "%s: lease %" PRIu64 " is stopped %s", whole ? "2" : "3", lease->spec.lease,
+               whole ? "beyond its cap" : "in parts");
+    }
+}
+
 static void check_lease_counts(const struct core *core, const struct lease *lease,
                                struct report *report)
 {
-    uint32_t held = 0, leaving = 0, promised = 0;
+    uint32_t held = 0, leaving = 0, stopped = 0, promised = 0, listed = 0;
     for (size_t i = 0; i < core->device_count; i++) {
         const struct device *device = core->devices[i];
         bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
+        bool stops = core_device_stopped(device);
         held += device->lease == lease && active;
-        leaving += device->lease == lease && !active;
+        stopped += device->lease == lease && stops;
+        leaving += device->lease == lease && !active && !stops;
         promised += device->promised == lease;
     }
-    if (held != lease->held || leaving != lease->leaving || promised != lease->promised) {
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        bool ordered = device->next == NULL || device->id < device->next->id;
+        listed += device->lease == lease && ordered;
+    }
+    if (held != lease->held || leaving != lease->leaving || stopped != lease->stopped ||
+        promised != lease->promised || listed != held + leaving + stopped) {
         broken(report,
-               "1: lease %" PRIu64 " counts %" PRIu32 "+%" PRIu32 " devices, has %" PRIu32
-               "+%" PRIu32,
-               lease->spec.lease, lease->held, lease->leaving, held, leaving);
+               "1: lease %" PRIu64 " counts %" PRIu32 "+%" PRIu32 "+%" PRIu32
+               " devices, has %" PRIu32 "+%" PRIu32 "+%" PRIu32 ", lists %" PRIu32,
+               lease->spec.lease, lease->held, lease->leaving, lease->stopped, held, leaving,
+               stopped, listed);
     }
 }
 
 static void check_endpoint_counts(const struct core *core, const struct endpoint *endpoint,
                                   struct report *report)
 {
-    uint32_t placed = 0, ready = 0;
+    uint32_t placed = 0, ready = 0, resting = 0;
     for (size_t i = 0; i < core->device_count; i++) {
-        const struct instance *instance = core_instance_of(core->devices[i], endpoint);
+        const struct device *device = core->devices[i];
+        const struct instance *instance = core_instance_of(device, endpoint);
+        bool rests = device->lease != NULL && !device->lease->spec.in_process &&
+                     device->hold != CORE_HOLD_SUSPENDED;
         placed += core_instance_serves(instance);
-        ready += instance->state == CORE_INSTANCE_READY;
+        resting += core_instance_serves(instance) && rests;
+        ready += instance->state == CORE_INSTANCE_READY && !rests;
     }
-    if (placed != endpoint->placed || ready != endpoint->ready ||
+    if (placed != endpoint->placed || ready != endpoint->ready || resting != endpoint->resting ||
         (!endpoint->removing && placed > endpoint->spec.devices_max)) {
         broken(report,
                "1: endpoint %" PRIu64 " counts %" PRIu32 " instances, has %" PRIu32
@@ -227,7 +274,8 @@ static void check_team(const struct core *core, const struct team *team, struct 
     }
     for (size_t i = 0; i < core->device_count; i++) {
         const struct device *device = core->devices[i];
-        bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
+        bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD ||
+                      core_device_stopped(device);
         if (device->lease != NULL && device->lease->team == team) {
             share[device->kind].held += active;
             share[device->kind].leaving += !active;
@@ -293,6 +341,7 @@ bool core_check(const struct core *core, char *text, size_t size)
     }
     for (size_t i = 0; i < core->lease_count; i++) {
         check_gang(core, core->leases[i], &report);
+        check_stop(core, core->leases[i], &report);
         check_lease_counts(core, core->leases[i], &report);
     }
     for (size_t i = 0; i < core->endpoint_count; i++) {

@@ -142,6 +142,23 @@ static bool device_is_active(const struct device *device)
     return device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD;
 }
 
+/* Returns the deadline; 0: nothing was asked back. */
+uint64_t core_lease_recall(struct core *core, struct lease *lease, enum core_lease_state next,
+                           enum core_reason reason)
+{
+    enum core_rung rung = core_rung_for_all(lease);
+    uint64_t deadline_ns = 0;
+    core_lease_move(core, lease, next, reason);
+    for (struct device *device = lease->first; device != NULL; device = device->next) {
+        if (device_is_active(device)) {
+            core_device_revoke(core, device, rung, reason);
+            deadline_ns = device->deadline_ns;
+        }
+    }
+    core_lease_settle(core, lease);
+    return deadline_ns;
+}
+
 /* Takes all devices back: for a while (DRAINING) or for good (ENDING). One that is stopped in place
  * goes on first. */
 void core_lease_withdraw(struct core *core, struct lease *lease, enum core_lease_state next,
@@ -151,20 +168,16 @@ void core_lease_withdraw(struct core *core, struct lease *lease, enum core_lease
         core_stop_then(core, lease, next, reason);
         return;
     }
-    enum core_rung rung = core_rung_for_all(lease);
     struct core_explanation explanation =
         core_explain_begin(core, CORE_WHAT_REVOKE, reason, NULL, lease, NULL);
-    explanation.rung = rung;
-    core_lease_move(core, lease, next, reason);
+    explanation.rung = core_rung_for_all(lease);
     for (struct device *device = lease->first; device != NULL; device = device->next) {
         if (device_is_active(device)) {
             core_explain_victim(&explanation, device, 0, true);
-            core_device_revoke(core, device, rung, reason);
-            explanation.deadline_ns = device->deadline_ns;
         }
     }
+    explanation.deadline_ns = core_lease_recall(core, lease, next, reason);
     core_explain(core, &explanation);
-    core_lease_settle(core, lease);
 }
 
 void core_lease_lost_device(struct core *core, struct lease *lease, enum core_reason reason)
@@ -233,7 +246,7 @@ static enum core_reason spec_check(const struct core *core, const struct core_le
     if (spec->lease == 0 || spec->devices_min == 0 || spec->devices_min > spec->devices_max ||
         spec->memory_bytes > MEMORY_MAX || spec->floor > spec->devices_max ||
         spec->revokes_per_hour > CORE_REVOKES_MAX || spec->stops_per_hour > CORE_REVOKES_MAX ||
-        (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
+        !core_rungs_are_valid(spec) || (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
         return CORE_REASON_INVALID;
     }
     if (core->reconciled && core_pool_matching(core, spec->kinds_mask) < spec->devices_min) {
@@ -486,6 +499,9 @@ void core_lease_goes_on(struct core *core, struct lease *lease)
     if (then != CORE_LEASE_RUNNING) {
         core_lease_withdraw(core, lease, then, lease->then_reason);
     } else {
+        for (struct device *device = lease->first; device != NULL; device = device->next) {
+            core_device_unkeep(core, device);
+        }
         lease_return_reclaimed(core, lease);
         lease_trim(core, lease);
         core_lease_lost_device(core, lease, CORE_REASON_BELOW_MINIMUM);

@@ -105,7 +105,7 @@ static bool can_go(const struct device *device, const struct endpoint *endpoint)
 /* Removes the instances that others can spare, if that makes room for the endpoint. */
 static bool make_room(struct core *core, struct device *device, const struct endpoint *endpoint)
 {
-    uint64_t used = device->lease != NULL ? device->lease->spec.memory_bytes : 0;
+    uint64_t used = device->holder_bytes;
     for (size_t i = 0; i < core->endpoint_count; i++) {
         const struct endpoint *other = core->ranked[i];
         bool stays =
@@ -142,7 +142,7 @@ bool core_endpoint_failing(const struct core *core, const struct endpoint *endpo
 static bool room_coming(const struct core *core, const struct device *device,
                         const struct endpoint *endpoint)
 {
-    uint64_t used = device->lease != NULL ? device->lease->spec.memory_bytes : 0;
+    uint64_t used = device->holder_bytes;
     for (size_t i = 0; i < core->endpoint_count; i++) {
         const struct endpoint *other = core->endpoints[i];
         bool stays = core_instance_serves(core_instance_of(device, other));
@@ -152,18 +152,40 @@ static bool room_coming(const struct core *core, const struct device *device,
            core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes;
 }
 
-/* Devices on which the endpoint will fit without any more decisions. */
-static uint32_t capacity_coming(const struct core *core, const struct endpoint *endpoint)
+/* On its way from its holder to the endpoint, there by then. */
+static bool taken_for(const struct core *core, const struct device *device,
+                      const struct endpoint *endpoint, uint64_t by_ns)
+{
+    bool leaves = device->hold == CORE_HOLD_REVOKING || device->hold == CORE_HOLD_KILLING ||
+                  device->hold == CORE_HOLD_VERIFYING || device->hold == CORE_HOLD_SUSPENDING ||
+                  (device->hold == CORE_HOLD_RESUMING && device->lease->then != CORE_LEASE_RUNNING);
+    bool serves = core_instance_of(device, endpoint)->state != CORE_INSTANCE_ABSENT;
+    return device->kept && device->kept_for == endpoint->spec.endpoint && leaves &&
+           (!serves || device->resting) && core_device_usable(device) &&
+           core_device_arrival_ns(core, device) <= by_ns;
+}
+
+uint32_t core_capacity_coming(const struct core *core, const struct endpoint *endpoint,
+                              uint64_t by_ns)
 {
     uint32_t coming = 0;
     for (size_t i = 0; i < core->device_count; i++) {
         const struct device *device = core->devices[i];
-        bool taken = device->kept && device->kept_for == endpoint->spec.endpoint &&
-                     core_instance_of(device, endpoint)->state == CORE_INSTANCE_ABSENT &&
-                     core_device_usable(device) && device->hold != CORE_HOLD_NONE;
-        coming += taken || room_coming(core, device, endpoint);
+        coming += taken_for(core, device, endpoint, by_ns) || room_coming(core, device, endpoint);
     }
     return coming;
+}
+
+/* What rests counts towards the endpoint's maximum too: it goes where it would be one too many. */
+static void make_way(struct core *core, struct endpoint *endpoint)
+{
+    for (size_t i = core->device_count;
+         i-- > 0 && endpoint->placed >= endpoint->spec.devices_max;) {
+        struct device *device = core->devices[i];
+        if (device->resting && core_instance_serves(core_instance_of(device, endpoint))) {
+            core_instance_remove(core, device, endpoint);
+        }
+    }
 }
 
 /* For one instance more: place it, or set free the memory or the device for it. */
@@ -177,6 +199,7 @@ static bool reach(struct core *core, struct endpoint *endpoint)
             core_explain_advice(core, &endpoint->advice, explanation);
             return false;
         }
+        make_way(core, endpoint);
         core_instance_place(core, device, endpoint);
         core_explain(core, &explanation);
         return true;
@@ -188,7 +211,18 @@ static bool reach(struct core *core, struct endpoint *endpoint)
             return true;
         }
     }
-    return core_take_for(core, endpoint);
+    return core_take_for(core, endpoint, CORE_TAKE_ANY);
+}
+
+/* What is on its way comes late: stops in place bridge the time until then. */
+static void bridge(struct core *core, struct endpoint *endpoint)
+{
+    uint64_t by_ns = core_add_u64(core->now_ns, core_endpoint_within_ns(core, endpoint));
+    uint32_t soon = core_capacity_coming(core, endpoint, by_ns);
+    while (core_endpoint_serving(endpoint) + soon < endpoint->needed &&
+           core_take_for(core, endpoint, CORE_TAKE_BRIDGE)) {
+        soon++;
+    }
 }
 
 static enum core_reason why_lacking(const struct core *core, const struct endpoint *endpoint)
@@ -212,9 +246,13 @@ static void satisfy(struct core *core, struct endpoint *endpoint)
     endpoint->lacks = CORE_REASON_NONE;
     if (core_endpoint_serving(endpoint) >= endpoint->needed) {
         endpoint->advice = 0;
+        endpoint->lacking_since_ns = NEVER_NS;
         return;
     }
-    uint32_t coming = capacity_coming(core, endpoint);
+    if (endpoint->lacking_since_ns == NEVER_NS) {
+        endpoint->lacking_since_ns = core->now_ns;
+    }
+    uint32_t coming = core_capacity_coming(core, endpoint, NEVER_NS);
     while (core_endpoint_serving(endpoint) + coming < endpoint->needed) {
         uint32_t serving = core_endpoint_serving(endpoint);
         if (!reach(core, endpoint)) {
@@ -223,6 +261,7 @@ static void satisfy(struct core *core, struct endpoint *endpoint)
         }
         coming += core_endpoint_serving(endpoint) == serving;
     }
+    bridge(core, endpoint);
     endpoint->advice = 0;
 }
 

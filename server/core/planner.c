@@ -162,8 +162,10 @@ static void plan_growth(struct core *core, uint32_t blocked)
 
 void core_plan(struct core *core)
 {
+    core_stops_release(core);
     plan_give_back(core);
     core_placement_plan(core);
+    core_stops_replace(core);
     plan_sustained(core);
     uint32_t blocked = core_queue_plan(core);
     plan_growth(core, blocked);

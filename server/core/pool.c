@@ -11,10 +11,7 @@ bool core_device_usable(const struct device *device)
 
 uint64_t core_device_memory_used(const struct device *device)
 {
-    uint64_t lease = device->lease == NULL                 ? 0
-                     : device->hold == CORE_HOLD_SUSPENDED ? device->residue_bytes
-                                                           : device->lease->spec.memory_bytes;
-    return core_add_u64(lease, device->instances_bytes);
+    return core_add_u64(device->holder_bytes, device->instances_bytes);
 }
 
 uint32_t core_pool_matching(const struct core *core, uint32_t kinds_mask)

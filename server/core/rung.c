@@ -4,6 +4,16 @@
 
 #define LEARNED_SHARE 4 /* a new measurement counts for a quarter */
 
+/* Whoever is in this process yields or shrinks: it has no process of its own to stop or kill. */
+bool core_rungs_are_valid(const struct core_lease_spec *spec)
+{
+    uint32_t yielding = 1u << CORE_RUNG_YIELD | 1u << CORE_RUNG_SHRINK;
+    uint32_t outside = ((1u << CORE_RUNG_COUNT) - 1) & ~(1u << CORE_RUNG_YIELD);
+    uint32_t may = spec->in_process ? yielding : outside;
+    return (spec->rungs_mask & ~may) == 0 && spec->pause_residue_bytes <= spec->memory_bytes &&
+           spec->swap_residue_bytes <= spec->memory_bytes;
+}
+
 bool core_rung_supported(const struct lease *lease, enum core_rung rung)
 {
     uint32_t standard = lease->spec.in_process ? 1u << CORE_RUNG_SHRINK : 1u << CORE_RUNG_NOTICE;
@@ -106,6 +116,24 @@ void core_rung_gave(struct core *core, const struct device *device, enum core_ru
 {
     learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
     learn(&core->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
+}
+
+uint64_t core_device_arrival_ns(const struct core *core, const struct device *device)
+{
+    const struct lease *lease = device->lease;
+    uint64_t at_ns = core->now_ns;
+    if (device->hold == CORE_HOLD_KILLING) {
+        at_ns = device->deadline_ns;
+    } else if (device->hold == CORE_HOLD_REVOKING || device->hold == CORE_HOLD_SUSPENDING) {
+        at_ns = core_add_u64(device->revoked_ns,
+                             core_rung_take_ns(core, lease, device->rung, device->kind));
+    } else if (device->hold == CORE_HOLD_RESUMING) { /* on its way to let go */
+        enum core_rung rung = core_rung_for_all(lease);
+        at_ns = core_add_u64(device->revoked_ns,
+                             core_rung_give_ns(core, lease, device->rung, device->kind));
+        at_ns = core_add_u64(at_ns, core_rung_take_ns(core, lease, rung, device->kind));
+    }
+    return at_ns > core->now_ns ? at_ns : core->now_ns;
 }
 
 void core_rung_measured(struct lease *lease, const struct core_event *event)

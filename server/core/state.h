@@ -46,12 +46,12 @@ struct device {
     enum core_rung rung;  /* of the revoke or stop that runs */
     enum core_reason revoke_reason;
     uint64_t revoked_ns, granted_ns;
-    uint64_t stopped_ns;    /* SUSPENDED: since when */
-    uint64_t residue_bytes; /* SUSPENDED: what its holder keeps in memory */
-    bool extended;          /* the notice was extended */
-    bool resting;           /* its holder lets instances not serve; kept by hold.c */
-    bool kept;              /* for serving */
-    uint64_t kept_for;      /* endpoint */
+    uint64_t stopped_ns;   /* SUSPENDED: since when */
+    uint64_t holder_bytes; /* what its holder has in memory; 0: no holder */
+    bool extended;         /* the notice was extended */
+    bool resting;          /* its holder lets instances not serve; kept by hold.c */
+    bool kept;             /* for serving */
+    uint64_t kept_for;     /* endpoint */
 
     /* Moves that the core chose: a ring of the last hour's times, moves_capacity long. */
     uint64_t *moves;
@@ -98,7 +98,8 @@ struct endpoint {
     /* Kept by instance.c: instances PLACING or READY anywhere; of them, those on a device whose
      * holder lets them not serve; and READY ones that serve. */
     uint32_t placed, resting, ready;
-    uint32_t taken; /* scratch of the planner: instances that its plan would remove */
+    uint64_t lacking_since_ns; /* NEVER_NS: it has what it needs */
+    uint32_t taken;            /* scratch of the planner: instances that its plan would remove */
     enum core_reason lacks;
     uint64_t advice;
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
@@ -158,6 +159,7 @@ struct lease {
     uint64_t sequence;
     struct device *first, *last;               /* its devices; kept by hold.c */
     uint32_t held, leaving, stopped, promised; /* devices by phase; kept by hold.c */
+    uint32_t granting, quiet;                  /* of the held; of the stopped, SUSPENDED */
     bool pause_wanted;
     uint64_t retry_ns;
     uint32_t grants_failed; /* in a row */
@@ -166,7 +168,10 @@ struct lease {
     /* While SUSPENDED, kept by suspend.c. */
     struct lease *stop_next, *stop_previous;
     enum core_rung stop_rung;
-    uint64_t stop_ns; /* since when */
+    uint64_t stop_ns;        /* since when */
+    uint64_t stop_served_ns; /* what its devices had served by then */
+    uint64_t stop_again_ns;  /* not before */
+    bool replaced;           /* lasting devices have been found in its stead */
     bool going_on_wanted, going_on;
     enum core_reason going_on_reason;
     enum core_lease_state then; /* DRAINING or ENDING as soon as it is at work; RUNNING: neither */
@@ -213,7 +218,10 @@ struct core {
     struct lease **queue; /* scratch of the planner, as long as leases */
     size_t lease_count, lease_capacity, ended_count;
     struct lease *stops_first, *stops_last; /* SUSPENDED ones, in the order of their stops */
-    struct team **teams;                    /* team 0 is always there */
+    uint32_t stops_count;
+    uint64_t stop_length_ns;   /* how long the last ones lasted, on average */
+    uint64_t stepped_aside_ns; /* when the last one gave its device because nobody else could */
+    struct team **teams;       /* team 0 is always there */
     size_t team_count, team_capacity;
     uint32_t teams_added;
     uint64_t usage_epoch_ns; /* see team.c */
@@ -342,6 +350,8 @@ void core_lease_move(struct core *core, struct lease *lease, enum core_lease_sta
                      enum core_reason reason);
 void core_lease_withdraw(struct core *core, struct lease *lease, enum core_lease_state next,
                          enum core_reason reason);
+uint64_t core_lease_recall(struct core *core, struct lease *lease, enum core_lease_state next,
+                           enum core_reason reason);
 void core_lease_goes_on(struct core *core, struct lease *lease);
 bool core_lease_token_is_current(const struct lease *lease, uint64_t generation);
 void core_lease_started(struct core *core, struct lease *lease);
@@ -376,7 +386,8 @@ uint64_t core_guard_due_ns(const struct core *core, const struct lease *lease);
 void core_guard_count(struct core *core, struct lease *lease, enum core_rung rung);
 
 /* ---- suspend.c ---- */
-bool core_rung_stops(enum core_rung rung); /* in place */
+bool core_rung_stops(enum core_rung rung);                /* in place */
+uint64_t core_lease_served_ns(const struct lease *lease); /* by its devices, ever */
 void core_lease_stop(struct core *core, struct lease *lease, enum core_rung rung,
                      enum core_reason reason);
 void core_lease_go_on(struct core *core, struct lease *lease, enum core_reason reason);
@@ -397,6 +408,9 @@ enum core_reason core_notice_extend(struct core *core, struct lease *lease,
                                     const struct core_event *event);
 
 /* ---- rung.c ---- */
+bool core_rungs_are_valid(const struct core_lease_spec *spec);
+/* When a device that is on its way from its holder is expected. */
+uint64_t core_device_arrival_ns(const struct core *core, const struct device *device);
 bool core_rung_supported(const struct lease *lease, enum core_rung rung);
 bool core_lease_can_stop(const struct lease *lease);         /* in place, by some rung */
 enum core_rung core_rung_for_all(const struct lease *lease); /* to get all its devices back */
@@ -446,13 +460,30 @@ bool core_device_spare(const struct core *core, const struct device *device);
 bool core_neighbours_agree(const struct core *core, const struct device *device,
                            const struct endpoint *endpoint);
 
+/* Devices that will serve the endpoint by then without any more decisions. */
+uint32_t core_capacity_coming(const struct core *core, const struct endpoint *endpoint,
+                              uint64_t by_ns);
+
 /* ---- take.c: devices back from leases ---- */
+enum core_take {
+    CORE_TAKE_ANY,
+    CORE_TAKE_LASTING, /* no stop in place */
+    CORE_TAKE_BRIDGE,  /* by a stop in place, until what is on its way arrives */
+};
 uint64_t core_victim_cost(const struct core *core, const struct device *device);
 /* Takes one device from its elastic lease for something more urgent, and says why. */
 void core_shrink(struct core *core, struct device *device, enum core_reason reason,
                  struct core_explanation *explanation);
 /* One more device for the endpoint, by the best rung there is; false: there is none. */
-bool core_take_for(struct core *core, struct endpoint *endpoint);
+bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how);
+/* How soon what the endpoint lacks is wanted. */
+uint64_t core_endpoint_within_ns(const struct core *core, const struct endpoint *endpoint);
+
+/* ---- bridge.c ---- */
+void core_stops_release(struct core *core);
+void core_stops_replace(struct core *core);
+uint64_t core_stop_due_ns(const struct core *core, const struct lease *lease);
+
 /* A model that just failed to load is no reason to take more devices for it. */
 bool core_endpoint_failing(const struct core *core, const struct endpoint *endpoint);
 

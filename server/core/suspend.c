@@ -16,6 +16,7 @@ static void stops_link(struct core *core, struct lease *lease)
     lease->stop_next = NULL;
     *(core->stops_last != NULL ? &core->stops_last->stop_next : &core->stops_first) = lease;
     core->stops_last = lease;
+    core->stops_count++;
 }
 
 static void stops_unlink(struct core *core, struct lease *lease)
@@ -25,6 +26,10 @@ static void stops_unlink(struct core *core, struct lease *lease)
     *(next != NULL ? &next->stop_previous : &core->stops_last) = previous;
     lease->stop_next = NULL;
     lease->stop_previous = NULL;
+    core->stops_count--;
+    if (lease->going_on_reason == CORE_REASON_STOPPED_TOO_LONG) { /* its turn to be at work */
+        lease->stop_again_ns = core_add_u64(core->now_ns, core->now_ns - lease->stop_ns);
+    }
 }
 
 void core_stop_follow_state(struct core *core, struct lease *lease, enum core_lease_state next)
@@ -35,10 +40,21 @@ void core_stop_follow_state(struct core *core, struct lease *lease, enum core_le
         stops_link(core, lease);
         lease->going_on_wanted = false;
         lease->going_on = false;
+        lease->going_on_reason = CORE_REASON_NONE;
+        lease->replaced = false;
         lease->then = CORE_LEASE_RUNNING;
     } else if (stopped && !stops) {
         stops_unlink(core, lease);
     }
+}
+
+uint64_t core_lease_served_ns(const struct lease *lease)
+{
+    uint64_t served_ns = 0;
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        served_ns += device->account_ns[CORE_ACCOUNT_SERVING];
+    }
+    return served_ns;
 }
 
 uint64_t core_lease_stop_end_ns(const struct core *core, const struct lease *lease)
@@ -55,6 +71,7 @@ void core_lease_stop(struct core *core, struct lease *lease, enum core_rung rung
     core_lease_move(core, lease, CORE_LEASE_SUSPENDED, reason);
     lease->stop_rung = rung;
     lease->stop_ns = core->now_ns;
+    lease->stop_served_ns = core_lease_served_ns(lease);
     lease->stops++;
     for (struct device *device = lease->first; device != NULL; device = device->next) {
         core_device_suspend(core, device, rung, reason);
@@ -108,6 +125,8 @@ void core_lease_go_on(struct core *core, struct lease *lease, enum core_reason r
     }
     lease->going_on_wanted = true;
     lease->going_on_reason = reason;
+    core->stop_length_ns =
+        core_average_u64(core->stop_length_ns, core->now_ns - lease->stop_ns, 1, 4);
     for (struct device *device = lease->first; device != NULL; device = device->next) {
         if (core_device_stopped(device)) { /* whether it ever stopped no longer matters */
             device->action = 0;

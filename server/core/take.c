@@ -1,19 +1,322 @@
-/* take.c: devices back from leases: who must give one, and by which rung. */
+/* take.c: devices back from leases for endpoints: who gives one, and by which rung. Every rung of
+ * every lease is an offer with a time and a cost in device time; the cheapest that is fast enough
+ * is taken, else the fastest. */
 #include "server/core/state.h"
+
+/* What a device is wanted for. */
+struct need {
+    const struct endpoint *endpoint;
+    enum core_take how;
+    uint64_t within_ns;
+    bool danger;
+};
+
+struct offer {
+    struct lease *lease;
+    struct device *device; /* that serves then; NULL: none of the lease's can */
+    enum core_rung rung;
+    enum core_reason refused;
+    bool late; /* takes longer than the need allows */
+    uint64_t take_ns, cost_ns;
+};
+
+struct offers {
+    struct offer best[CORE_VICTIMS_MAX]; /* in order */
+    uint32_t count;
+};
+
+/* Leaves the lease with too few to go on: all its devices come back. */
+static bool takes_all(const struct lease *lease, enum core_rung rung)
+{
+    return rung != CORE_RUNG_SHRINK && lease->held <= lease->spec.devices_min;
+}
+
+/* ---- what it costs ---- */
+
+/* The others of the gang stand still for nothing while one serves. */
+static uint64_t cost_of_stop(const struct core *core, const struct lease *lease,
+                             enum core_rung rung, uint32_t kind)
+{
+    uint64_t moves_ns = core_add_u64(core_rung_take_ns(core, lease, rung, kind),
+                                     core_rung_give_ns(core, lease, rung, kind));
+    uint64_t idle_ns = core_scale_u64(core->stop_length_ns, lease->held - 1, 1);
+    return core_add_u64(core_scale_u64(moves_ns, lease->held, 1), idle_ns);
+}
+
+/* In process it only puts a micro-batch back; an outside job saves, ends and starts again. */
+static uint64_t cost_of_shrink(const struct core *core, const struct lease *lease,
+                               enum core_rung rung, uint32_t kind)
+{
+    uint64_t take_ns = core_rung_take_ns(core, lease, rung, kind);
+    uint64_t give_ns = core_rung_give_ns(core, lease, rung, kind);
+    return lease->spec.in_process ? take_ns : core_scale_u64(give_ns, lease->held, 1);
+}
+
+/* One that never told of a checkpoint may have none; one that takes no notice loses what it has. */
+static uint64_t cost_of_end(const struct core *core, const struct lease *lease, enum core_rung rung,
+                            uint32_t kind)
+{
+    bool loses = rung == CORE_RUNG_KILL || !lease->reported;
+    uint64_t restore_ns =
+        core_scale_u64(core_rung_give_ns(core, lease, rung, kind), lease->held, 1);
+    return core_add_u64(restore_ns, loses ? lease->provisional_ns : 0);
+}
+
+static uint64_t cost_of(const struct core *core, const struct lease *lease, enum core_rung rung,
+                        uint32_t kind)
+{
+    if (core_rung_stops(rung)) {
+        return cost_of_stop(core, lease, rung, kind);
+    }
+    return takes_all(lease, rung) ? cost_of_end(core, lease, rung, kind)
+                                  : cost_of_shrink(core, lease, rung, kind);
+}
 
 uint64_t core_victim_cost(const struct core *core, const struct device *device)
 {
-    const struct lease *lease = device->lease;
-    uint64_t lost = lease->spec.in_process || lease->held == 0
-                        ? 0 /* it puts its micro-batch back */
-                        : lease->provisional_ns / lease->held;
-    return core_add_u64(lost, core->handover_cost_ns);
+    enum core_rung rung = core_rung_for_one(device->lease);
+    return cost_of(core, device->lease, rung, device->kind);
+}
+
+/* ---- whether it may be ---- */
+
+static bool stop_is_due_again(const struct core *core, const struct lease *lease,
+                              enum core_rung rung)
+{
+    return core->now_ns >= lease->stop_again_ns &&
+           core->now_ns >= lease->stop_failures[rung - CORE_RUNG_FREEZE].until_ns;
+}
+
+static enum core_reason stop_refused(const struct core *core, const struct lease *lease,
+                                     const struct need *need, enum core_rung rung)
+{
+    if (need->how == CORE_TAKE_LASTING || !stop_is_due_again(core, lease, rung)) {
+        return core->now_ns < lease->stop_again_ns ? CORE_REASON_STOPPED_TOO_LONG
+                                                   : CORE_REASON_RUNG_FAILED;
+    }
+    if (lease->leaving > 0 || lease->granting > 0) {
+        return CORE_REASON_BUSY;
+    }
+    return core_guard(core, lease, 0, rung, need->danger);
+}
+
+static enum core_reason end_refused(const struct core *core, const struct lease *lease,
+                                    const struct need *need, enum core_rung rung)
+{
+    uint32_t devices = takes_all(lease, rung) ? lease->held : 1;
+    if (need->how == CORE_TAKE_BRIDGE) {
+        return CORE_REASON_TOO_SLOW;
+    }
+    if (rung == CORE_RUNG_SHRINK && lease->held <= lease->spec.devices_min) {
+        return CORE_REASON_BELOW_MINIMUM;
+    }
+    if (rung == CORE_RUNG_KILL &&
+        core->now_ns < core_add_u64(need->endpoint->lacking_since_ns, core->config.sustained_ns)) {
+        return CORE_REASON_DEARER; /* nobody is killed for a short burst */
+    }
+    return core_guard(core, lease, devices, rung, need->danger);
+}
+
+/* Room for the endpoint's instance while the holder is stopped; else it is made afterwards. */
+static bool stop_leaves_room(const struct device *device, const struct endpoint *endpoint,
+                             enum core_rung rung)
+{
+    const struct core_lease_spec *spec = &device->lease->spec;
+    uint64_t residue = rung == CORE_RUNG_PAUSE  ? spec->pause_residue_bytes
+                       : rung == CORE_RUNG_SWAP ? spec->swap_residue_bytes
+                                                : spec->memory_bytes;
+    uint64_t used = core_add_u64(residue, device->instances_bytes);
+    return core_instance_serves(core_instance_of(device, endpoint)) ||
+           core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes;
+}
+
+static bool is_rested(const struct core *core, const struct device *device, enum core_rung rung)
+{
+    uint64_t hold_ns = core_rung_stops(rung)
+                           ? core_rung_hold_ns(core, device->lease, rung, device->kind)
+                           : core_hold_ns(core);
+    return !device->moved || core->now_ns - device->moved_ns >= hold_ns;
+}
+
+static enum core_reason device_refused(const struct core *core, const struct device *device,
+                                       const struct need *need, enum core_rung rung)
+{
+    const struct endpoint *endpoint = need->endpoint;
+    enum core_instance_state state = core_instance_of(device, endpoint)->state;
+    bool serves = state != CORE_INSTANCE_ABSENT && !device->resting;
+    if (device->hold != CORE_HOLD_HELD || !core_device_usable(device) || serves ||
+        state == CORE_INSTANCE_REMOVING) {
+        return CORE_REASON_BUSY;
+    }
+    if (core_rung_stops(rung) ? !stop_leaves_room(device, endpoint, rung)
+                              : endpoint->spec.memory_bytes > device->memory_bytes) {
+        return CORE_REASON_NO_DEVICE_MEMORY;
+    }
+    if (!core_neighbours_agree(core, device, endpoint)) {
+        return CORE_REASON_NEIGHBOUR_SLO;
+    }
+    uint32_t bound = core->config.moves_per_hour + (need->danger ? core->config.moves_extra : 0);
+    bool may =
+        core_device_moves(core, device) < bound && (need->danger || is_rested(core, device, rung));
+    return may ? CORE_REASON_NONE : CORE_REASON_RATE_BOUND;
+}
+
+static bool is_ready(const struct device *device, const struct endpoint *endpoint)
+{
+    return core_instance_of(device, endpoint)->state == CORE_INSTANCE_READY;
+}
+
+/* One on which the model is loaded already, else the first. False: none of a kind that it may be.
+ */
+static bool device_find(const struct core *core, const struct need *need, struct offer *offer)
+{
+    bool suits = false;
+    for (struct device *device = offer->lease->first; device != NULL; device = device->next) {
+        if (((need->endpoint->spec.kinds_mask >> device->kind) & 1) == 0) {
+            continue;
+        }
+        suits = true;
+        enum core_reason refused = device_refused(core, device, need, offer->rung);
+        if (refused != CORE_REASON_NONE) {
+            offer->refused = offer->device == NULL ? refused : offer->refused;
+        } else if (offer->device == NULL ||
+                   (is_ready(device, need->endpoint) && !is_ready(offer->device, need->endpoint))) {
+            offer->device = device;
+            offer->refused = CORE_REASON_NONE;
+        }
+        if (offer->device != NULL && is_ready(offer->device, need->endpoint)) {
+            break;
+        }
+    }
+    return suits;
+}
+
+/* ---- which is best ---- */
+
+/* Among those that come too late, a little earlier is no merit. */
+static int time_class(uint64_t take_ns)
+{
+    int class = 0;
+    while (take_ns >>= 1) {
+        class ++;
+    }
+    return class;
+}
+
+static bool victim_before(const struct offer *a, const struct offer *b)
+{
+    const struct lease *left = a->lease, *right = b->lease;
+    bool unsaved = a->rung == CORE_RUNG_KILL && !left->reported;
+    if (unsaved != (b->rung == CORE_RUNG_KILL && !right->reported)) {
+        return !unsaved;
+    }
+    if (left->heartbeat_lost != right->heartbeat_lost) {
+        return left->heartbeat_lost;
+    }
+    if (left->spec.priority != right->spec.priority) {
+        return left->spec.priority < right->spec.priority;
+    }
+    if (a->cost_ns != b->cost_ns) {
+        return a->cost_ns < b->cost_ns;
+    }
+    return a->device != NULL && b->device != NULL && a->device->id < b->device->id;
+}
+
+static bool offer_before(const struct offer *a, const struct offer *b)
+{
+    if ((a->refused == CORE_REASON_NONE) != (b->refused == CORE_REASON_NONE)) {
+        return a->refused == CORE_REASON_NONE;
+    }
+    if (a->late != b->late) {
+        return !a->late;
+    }
+    if (a->late && time_class(a->take_ns) != time_class(b->take_ns)) {
+        return a->take_ns < b->take_ns;
+    }
+    return victim_before(a, b);
+}
+
+static void offers_add(struct offers *offers, const struct offer *offer)
+{
+    uint32_t place = offers->count;
+    while (place > 0 && offer_before(offer, &offers->best[place - 1])) {
+        place--;
+    }
+    if (place == CORE_VICTIMS_MAX) {
+        return;
+    }
+    offers->count += offers->count < CORE_VICTIMS_MAX;
+    for (uint32_t i = offers->count - 1; i > place; i--) {
+        offers->best[i] = offers->best[i - 1];
+    }
+    offers->best[place] = *offer;
+}
+
+static void offer_of(const struct core *core, const struct need *need, struct lease *lease,
+                     enum core_rung rung, struct offers *offers)
+{
+    struct offer offer = {.lease = lease, .rung = rung, .refused = CORE_REASON_BUSY};
+    if (!device_find(core, need, &offer)) {
+        return;
+    }
+    uint32_t kind = offer.device != NULL ? offer.device->kind : lease->first->kind;
+    enum core_reason refused = core_rung_stops(rung) ? stop_refused(core, lease, need, rung)
+                                                     : end_refused(core, lease, need, rung);
+    offer.refused = refused != CORE_REASON_NONE ? refused : offer.refused;
+    offer.take_ns = core_rung_take_ns(core, lease, rung, kind);
+    offer.cost_ns = cost_of(core, lease, rung, kind);
+    offer.late = offer.take_ns > need->within_ns;
+    offers_add(offers, &offer);
+}
+
+static void offers_gather(const struct core *core, const struct need *need, struct offers *offers)
+{
+    for (size_t i = 0; i < core->lease_count; i++) {
+        struct lease *lease = core->leases[i];
+        for (int rung = RUNG_FIRST; lease->state == CORE_LEASE_RUNNING && rung < CORE_RUNG_COUNT;
+             rung++) {
+            if (core_rung_supported(lease, (enum core_rung)rung) && lease->held > 0) {
+                offer_of(core, need, lease, (enum core_rung)rung, offers);
+            }
+        }
+    }
+}
+
+/* ---- taking it ---- */
+
+static struct core_explanation take_explain(const struct core *core, const struct need *need,
+                                            const struct offers *offers)
+{
+    const struct offer *best = &offers->best[0];
+    enum core_what what = core_rung_stops(best->rung) ? CORE_WHAT_SUSPEND : CORE_WHAT_REVOKE;
+    struct core_explanation explanation =
+        core_explain_begin(core, what, CORE_REASON_DEMAND, best->device, NULL, need->endpoint);
+    explanation.lease = best->lease->spec.lease;
+    explanation.rung = best->rung;
+    explanation.deadline_ns =
+        core_add_u64(core->now_ns, core_rung_span_ns(core, best->lease, best->rung));
+    for (uint32_t i = 0; i < offers->count; i++) {
+        const struct offer *offer = &offers->best[i];
+        bool dearer = i > 0 && offer->refused == CORE_REASON_NONE;
+        explanation.victims[explanation.victim_count++] = (struct core_victim){
+            .lease = offer->lease->spec.lease,
+            .device = offer->device != NULL ? offer->device->id : 0,
+            .rung = offer->rung,
+            .take_ns = offer->take_ns,
+            .cost_ns = offer->cost_ns,
+            .chosen = i == 0,
+            .refused = dearer && offer->late ? CORE_REASON_TOO_SLOW
+                       : dearer              ? CORE_REASON_DEARER
+                                             : offer->refused,
+        };
+    }
+    return explanation;
 }
 
 void core_shrink(struct core *core, struct device *device, enum core_reason reason,
                  struct core_explanation *explanation)
 {
-    enum core_rung rung = CORE_RUNG_SHRINK;
+    enum core_rung rung = core_rung_for_one(device->lease);
     core_device_count_move(core, device);
     core_guard_count(core, device->lease, rung);
     core_device_revoke(core, device, rung, reason);
@@ -22,56 +325,55 @@ void core_shrink(struct core *core, struct device *device, enum core_reason reas
     core_explain(core, explanation);
 }
 
-static bool is_victim(const struct core *core, const struct device *device,
-                      const struct endpoint *endpoint, bool danger)
+static void take_all(struct core *core, const struct offer *offer)
 {
-    const struct lease *lease = device->lease;
-    uint32_t bound = core->config.moves_per_hour + (danger ? core->config.moves_extra : 0);
-    return device->hold == CORE_HOLD_HELD && lease->state == CORE_LEASE_RUNNING &&
-           lease->held > lease->spec.devices_min &&
-           core_guard(core, lease, 1, CORE_RUNG_SHRINK, danger) == CORE_REASON_NONE &&
-           core_device_usable(device) && ((endpoint->spec.kinds_mask >> device->kind) & 1) &&
-           endpoint->spec.memory_bytes <= device->memory_bytes &&
-           core_instance_of(device, endpoint)->state == CORE_INSTANCE_ABSENT &&
-           core_neighbours_agree(core, device, endpoint) &&
-           core_device_moves(core, device) < bound && (danger || core_device_rested(core, device));
+    struct lease *lease = offer->lease;
+    for (struct device *device = lease->first; device != NULL; device = device->next) {
+        core_device_count_move(core, device);
+    }
+    core_guard_count(core, lease, offer->rung);
+    if (core_rung_stops(offer->rung)) {
+        core_lease_stop(core, lease, offer->rung, CORE_REASON_DEMAND);
+    } else {
+        core_lease_recall(core, lease, CORE_LEASE_DRAINING, CORE_REASON_DEMAND);
+    }
 }
 
-static bool victim_before(const struct core *core, const struct device *a, const struct device *b)
+static void take(struct core *core, const struct offer *offer, struct core_explanation *explanation,
+                 uint64_t endpoint)
 {
-    if (a->lease->spec.priority != b->lease->spec.priority) {
-        return a->lease->spec.priority < b->lease->spec.priority;
+    core_device_keep(core, offer->device, endpoint);
+    if (core_rung_stops(offer->rung) || takes_all(offer->lease, offer->rung)) {
+        core_explain(core, explanation);
+        take_all(core, offer);
+    } else {
+        core_shrink(core, offer->device, CORE_REASON_DEMAND, explanation);
     }
-    return core_victim_cost(core, a) < core_victim_cost(core, b);
 }
 
-bool core_take_for(struct core *core, struct endpoint *endpoint)
+uint64_t core_endpoint_within_ns(const struct core *core, const struct endpoint *endpoint)
 {
-    bool danger = core->now_ns < endpoint->danger_until_ns;
-    struct device *best = NULL;
-    struct core_explanation explanation =
-        core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_DEMAND, NULL, NULL, endpoint);
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (is_victim(core, device, endpoint, danger)) {
-            core_explain_victim(&explanation, device, core_victim_cost(core, device), false);
-            best = best == NULL || victim_before(core, device, best) ? device : best;
-        }
-    }
-    if (best == NULL || core_endpoint_failing(core, endpoint)) {
+    return core->now_ns < endpoint->danger_until_ns ? endpoint->spec.slo_ns
+                                                    : core->config.demand_slow_ns;
+}
+
+bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how)
+{
+    struct offers offers = {.count = 0};
+    struct need need = {.endpoint = endpoint,
+                        .how = how,
+                        .within_ns = core_endpoint_within_ns(core, endpoint),
+                        .danger = core->now_ns < endpoint->danger_until_ns};
+    offers_gather(core, &need, &offers);
+    if (offers.count == 0 || offers.best[0].refused != CORE_REASON_NONE ||
+        core_endpoint_failing(core, endpoint)) {
         return false;
     }
-    explanation.device = best->id;
-    explanation.lease = best->lease->spec.lease;
-    explanation.rung = CORE_RUNG_SHRINK;
-    for (uint32_t i = 0; i < explanation.victim_count; i++) {
-        explanation.victims[i].chosen = explanation.victims[i].device == best->id;
-    }
+    struct core_explanation explanation = take_explain(core, &need, &offers);
     if (!core_may_move(core)) {
         core_explain_advice(core, &endpoint->advice, explanation);
         return false;
     }
-    core_device_keep(core, best, endpoint->spec.endpoint);
-    core_shrink(core, best, CORE_REASON_DEMAND, &explanation);
+    take(core, &offers.best[0], &explanation, endpoint->spec.endpoint);
     return true;
 }

@@ -48,7 +48,8 @@ static void on_action(struct rig *rig, const struct core_action *action)
         world_answer_device(world, CORE_EVENT_ACTION_DONE, action, action->grant.device);
         break;
     case CORE_ACTION_REVOKE:
-        world_answer_device(world, CORE_EVENT_REVOKE_ACKNOWLEDGED, action, action->revoke.device);
+    case CORE_ACTION_RESUME:
+        world_answer_holder(world, action);
         break;
     case CORE_ACTION_KILL:
         world_answer_device(world, CORE_EVENT_ACTION_DONE, action, action->revoke.device);
@@ -111,6 +112,12 @@ static struct core *core_born(struct world *world)
     config.seed[0] = world->rig != NULL ? world->rig->seed : 0;
     config.store_epoch = ++world->epoch;
     config.generation = world->generation;
+    config.notice_ns = SECONDS(6);
+    config.extension_ns = SECONDS(6);
+    config.suspend_deadline_ns = SECONDS(3);
+    config.stopped_cap_ns = SECONDS(8);
+    config.sustained_ns = SECONDS(1);
+    config.restore_prior_ns = SECONDS(1);
     config.shrink_after_ns = SECONDS(1);
     config.cool_down_ns = SECONDS(1);
     config.moves_per_hour = 20;
@@ -128,7 +135,6 @@ static struct core *core_born(struct world *world)
 static void tell_leases(struct world *world)
 {
     for (uint64_t id = 1; id <= LEASES; id++) {
-        world->leases[id].revoked = false;
         if (world->leases[id].alive) {
             rig_send(world->rig, (struct core_event){.kind = CORE_EVENT_RESTORED_LEASE,
                                                      .lease_spec = world->leases[id].spec});
@@ -147,12 +153,17 @@ static void tell_grants(struct world *world, const struct shadow_device *known)
             known[id].committed && !world->leases[owner].spec.in_process && world_chance(world, 90);
         world->devices[id].owner = owner;
         world->devices[id].generation = known[id].generation;
-        rig_send(world->rig,
-                 (struct core_event){.kind = CORE_EVENT_RESTORED_GRANT,
-                                     .restored_grant = {.lease = owner,
-                                                        .device = id,
-                                                        .generation = known[id].generation,
-                                                        .alive = alive}});
+        world->devices[id].stopped = alive ? known[id].stopped : CORE_RUNG_NONE;
+        world->devices[id].stopped_ns = known[id].stopped_ns;
+        world->devices[id].residue_bytes = known[id].residue_bytes;
+        struct core_event event = {
+            .kind = CORE_EVENT_RESTORED_GRANT,
+            .restored_grant = {
+                .lease = owner, .device = id, .generation = known[id].generation, .alive = alive}};
+        event.restored_grant.stopped = world->devices[id].stopped;
+        event.restored_grant.stopped_ns = world->rig->now_ns - known[id].stopped_ns;
+        event.restored_grant.residue_bytes = known[id].residue_bytes;
+        rig_send(world->rig, event);
     }
 }
 
@@ -227,8 +238,10 @@ static void send_random(struct world *world)
         world_send_heartbeat(world);
     } else if (what < 20) {
         world_send_team(world);
-    } else if (what < 24) {
+    } else if (what < 23) {
         world_send_owner(world);
+    } else if (what < 26) {
+        world_send_wish(world);
     } else if (what < 30) {
         world_send_endpoint(world);
     } else if (what < 50) {

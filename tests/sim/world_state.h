@@ -12,18 +12,22 @@
 
 struct shadow_device {
     bool present;
-    uint64_t owner;      /* lease of the last grant that is not verified over */
-    uint64_t generation; /* of that grant */
-    bool committed;      /* its grant was done, so a restart knows it */
-    bool unverified;     /* lost with an owner: needs a look before the next grant */
-    uint64_t verify;     /* the VERIFY that would clear it */
+    uint64_t owner;         /* lease of the last grant that is not verified over */
+    uint64_t generation;    /* of that grant */
+    bool committed;         /* its grant was done, so a restart knows it */
+    enum core_rung stopped; /* its holder stands still by this rung; NONE: it does not */
+    uint64_t stopped_ns, residue_bytes;
+    uint64_t stop;        /* the REVOKE that would stop it */
+    uint64_t deadline_ns; /* of a running revoke; 0: none */
+    uint64_t latest_ns;   /* of that, the latest that an extension may make it */
+    bool extended;
+    bool unverified; /* lost with an owner: needs a look before the next grant */
+    uint64_t verify; /* the VERIFY that would clear it */
 };
 
 struct shadow_lease {
     bool alive;
     struct core_lease_spec spec;
-    uint64_t deadline_ns; /* earliest of its running revokes */
-    bool revoked;
 };
 
 struct world {
@@ -59,6 +63,12 @@ void world_lease_terms(struct world *world, struct core_lease_spec *spec);
 void world_send_team(struct world *world);
 void world_tell_teams(struct world *world); /* after a restart */
 void world_send_heartbeat(struct world *world);
+
+/* ---- holders.c ---- */
+bool world_rung_stops(enum core_rung rung);
+void world_answer_holder(struct world *world, const struct core_action *action);
+void world_draw_rungs(struct world *world, struct core_lease_spec *spec);
+void world_send_wish(struct world *world);
 
 /* ---- endpoints.c ---- */
 void world_answer_instance(struct world *world, const struct core_action *action);

@@ -30,6 +30,8 @@ struct rig *rig_create(const struct core_config *config)
     rig->answer_ns = MS(1);
     rig->place_ns = MS(20);
     rig->release_ns = MS(2);
+    rig->stop_ns = MS(5);
+    rig->resume_ns = MS(5);
     rig->now_ns = SECONDS(1);
     return rig;
 }
@@ -49,6 +51,27 @@ void rig_later(struct rig *rig, struct core_event event, uint64_t delay_ns)
     event.time_ns = rig->now_ns + delay_ns;
     rig->pending[rig->pending_count++] =
         (struct rig_pending){.event = event, .order = ++rig->order};
+}
+
+static bool is_stop(const struct core_action *action)
+{
+    return action->kind == CORE_ACTION_REVOKE &&
+           (action->revoke.rung == CORE_RUNG_FREEZE || action->revoke.rung == CORE_RUNG_PAUSE ||
+            action->revoke.rung == CORE_RUNG_SWAP);
+}
+
+/* With as much left in memory as the lease said. */
+static struct core_event suspended(const struct rig *rig, const struct core_action *action)
+{
+    struct core_lease_spec spec = rig_lease_view(rig, action->revoke.lease).spec;
+    enum core_rung rung = action->revoke.rung;
+    return (struct core_event){
+        .kind = CORE_EVENT_SUSPENDED,
+        .suspended = {.action = action->id,
+                      .device = action->revoke.device,
+                      .residue_bytes = rung == CORE_RUNG_PAUSE  ? spec.pause_residue_bytes
+                                       : rung == CORE_RUNG_SWAP ? spec.swap_residue_bytes
+                                                                : spec.memory_bytes}};
 }
 
 static void answer(struct rig *rig, const struct core_action *action)
@@ -75,11 +98,21 @@ static void answer(struct rig *rig, const struct core_action *action)
         if (action->revoke.rung == CORE_RUNG_NONE) {
             return;
         }
+        if (is_stop(action)) {
+            rig_later(rig, suspended(rig, action), rig->stop_ns);
+            return;
+        }
         event.kind = action->kind == CORE_ACTION_KILL ? CORE_EVENT_ACTION_DONE
                                                       : CORE_EVENT_REVOKE_ACKNOWLEDGED;
         event.answer.action = action->id;
         event.answer.device = action->revoke.device;
         delay_ns = rig->release_ns;
+        break;
+    case CORE_ACTION_RESUME:
+        event.kind = CORE_EVENT_RESUMED;
+        event.answer.action = action->id;
+        event.answer.device = action->revoke.device;
+        delay_ns = rig->resume_ns;
         break;
     case CORE_ACTION_VERIFY:
         event.kind = CORE_EVENT_RELEASE_VERIFIED;
@@ -220,6 +253,14 @@ struct core_lease_spec rig_lease_spec(uint64_t lease, uint32_t min, uint32_t max
                                     .in_process = true};
 }
 
+struct core_lease_spec rig_outside_spec(uint64_t lease, uint32_t min, uint32_t max, uint32_t rungs)
+{
+    struct core_lease_spec spec = rig_lease_spec(lease, min, max);
+    spec.in_process = false;
+    spec.rungs_mask = rungs;
+    return spec;
+}
+
 void rig_request(struct rig *rig, struct core_lease_spec spec)
 {
     rig_send(rig, (struct core_event){.kind = CORE_EVENT_LEASE_REQUESTED, .lease_spec = spec});
@@ -247,6 +288,13 @@ void rig_sample(struct rig *rig, uint64_t device, uint64_t interval_ns, uint64_t
                                                         .interval_ns = interval_ns,
                                                         .serving_ns = serving_ns,
                                                         .slices = serving_ns > 0}});
+}
+
+void rig_danger(struct rig *rig, uint64_t endpoint, uint64_t projected_wait_ns)
+{
+    rig_send(rig, (struct core_event){.kind = CORE_EVENT_ENDPOINT_DANGER,
+                                      .endpoint_danger = {.endpoint = endpoint,
+                                                          .projected_wait_ns = projected_wait_ns}});
 }
 
 void rig_load(struct rig *rig, uint64_t endpoint, uint64_t interval_ns, uint32_t arrivals)

@@ -29,10 +29,11 @@ struct rig {
     struct rig_pending *pending;
     size_t pending_count, pending_capacity;
     uint64_t order;
-    bool answers;        /* the shell answers by itself */
-    uint64_t answer_ns;  /* grant, verify, kill */
-    uint64_t place_ns;   /* place, remove */
-    uint64_t release_ns; /* from revoke to its acknowledgement */
+    bool answers;                /* the shell answers by itself */
+    uint64_t answer_ns;          /* grant, verify, kill */
+    uint64_t place_ns;           /* place, remove */
+    uint64_t release_ns;         /* from revoke to its acknowledgement */
+    uint64_t stop_ns, resume_ns; /* from revoke to suspended, from resume to resumed */
     uint64_t total[CORE_ACTION_COUNT];
     uint64_t steps;
     void (*on_event)(struct rig *rig, const struct core_event *event); /* before the step */
@@ -57,10 +58,13 @@ void rig_device_flag(struct rig *rig, enum core_event_kind kind, uint64_t device
 void rig_endpoint(struct rig *rig, uint64_t endpoint, uint64_t slo_ns, uint64_t service_ns);
 struct core_lease_spec rig_lease_spec(uint64_t lease, uint32_t min, uint32_t max);
 void rig_lease(struct rig *rig, uint64_t lease, uint32_t min, uint32_t max);
+/* One of an outside job: `rungs` are bits 1 << CORE_RUNG_*. */
+struct core_lease_spec rig_outside_spec(uint64_t lease, uint32_t min, uint32_t max, uint32_t rungs);
 void rig_request(struct rig *rig, struct core_lease_spec spec);
 void rig_lease_event(struct rig *rig, enum core_event_kind kind, uint64_t lease);
 void rig_reconcile(struct rig *rig);
 void rig_sample(struct rig *rig, uint64_t device, uint64_t interval_ns, uint64_t serving_ns);
+void rig_danger(struct rig *rig, uint64_t endpoint, uint64_t projected_wait_ns);
 void rig_load(struct rig *rig, uint64_t endpoint, uint64_t interval_ns, uint32_t arrivals);
 
 /* Shorthands for views. */

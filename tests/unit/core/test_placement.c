@@ -292,7 +292,9 @@ static void danger_asks_for_one_more_at_once_and_for_a_while(void **state)
 static void danger_takes_a_device_from_an_outside_elastic_lease(void **state)
 {
     struct rig *rig = *state;
-    rig_request(rig, outside(1, 2, 4));
+    struct core_lease_spec spec = outside(1, 2, 4);
+    spec.rungs_mask = 1u << CORE_RUNG_SHRINK | 1u << CORE_RUNG_NOTICE;
+    rig_request(rig, spec);
     rig_run(rig, MS(50));
     assert_int_equal(rig_lease_view(rig, 1).devices, 4);
     add(rig, spec_of(1, 1, 4, 1));
@@ -300,7 +302,7 @@ static void danger_takes_a_device_from_an_outside_elastic_lease(void **state)
     assert_int_equal(revoke->revoke.rung, CORE_RUNG_SHRINK);
     assert_int_equal(rig_count(rig, CORE_ACTION_REVOKE), 1); /* one is needed, no more */
     uint64_t device = revoke->revoke.device;
-    assert_int_equal(rig_explanation(rig, CORE_WHAT_REVOKE, device, 1).victim_count, 4);
+    assert_int_equal(rig_explanation(rig, CORE_WHAT_REVOKE, device, 1).victim_count, 2);
     rig_run(rig, MS(100));
     assert_int_equal(core_instance_find(rig->core, 1, device), CORE_INSTANCE_READY);
     assert_int_equal(rig_lease_view(rig, 1).devices, 3);
@@ -320,10 +322,12 @@ static void danger_takes_a_device_from_an_outside_elastic_lease(void **state)
     assert_int_equal(rig_endpoint_view(rig, 1).instances_ready, 1);
 }
 
-static void floor_of_an_outside_lease_is_never_broken_for_an_endpoint(void **state)
+static void reservation_gives_no_device_to_an_endpoint(void **state)
 {
     struct rig *rig = *state;
-    rig_request(rig, outside(1, 4, 4));
+    struct core_lease_spec spec = outside(1, 4, 4);
+    spec.preemptible = false;
+    rig_request(rig, spec);
     rig_run(rig, MS(50));
     add(rig, spec_of(1, 1, 4, 1));
     rig_run(rig, SECONDS(5));
@@ -395,7 +399,7 @@ int main(void)
         TEST(demand_goes_stale_when_samples_stop),
         TEST(danger_asks_for_one_more_at_once_and_for_a_while),
         TEST(danger_takes_a_device_from_an_outside_elastic_lease),
-        TEST(floor_of_an_outside_lease_is_never_broken_for_an_endpoint),
+        TEST(reservation_gives_no_device_to_an_endpoint),
         TEST(outside_lease_gets_devices_only_when_no_instance_is_on_them),
         TEST(removed_endpoint_is_forgotten_when_its_instances_are_gone),
         TEST(more_endpoints_than_first_reserved_all_find_their_places),

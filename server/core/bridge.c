@@ -1,0 +1,233 @@
+/* bridge.c: for how long a gang stays stopped. It goes on as soon as serving can do without its
+ * devices. Where the load stays, another device is sought that stays too: once standing still has
+ * cost as much as that will, and early enough before the cap on stopped time. Where nobody else can
+ * give one, the gang gives its own: it goes on, under notice, one gang after the other. */
+#include "server/core/state.h"
+
+static bool is_whole(const struct lease *lease)
+{
+    return lease->quiet > 0 && lease->quiet == lease->stopped && lease->held == 0;
+}
+
+/* What its devices have stood idle, so far. */
+static uint64_t idle_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t stopped_ns = core_scale_u64(core->now_ns - lease->stop_ns, lease->stopped, 1);
+    uint64_t served = core_lease_served_ns(lease) - lease->stop_served_ns;
+    return stopped_ns > served ? stopped_ns - served : 0;
+}
+
+/* Saving and starting again costs one device of anybody about as much as it would cost this gang.
+ */
+static uint64_t lasting_cost_ns(const struct core *core, const struct lease *lease)
+{
+    return core_rung_give_ns(core, lease, core_rung_for_all(lease), lease->first->kind);
+}
+
+/* Until a lasting device would be there. */
+static uint64_t lasting_lead_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t take_ns = core_rung_take_ns(core, lease, core_rung_for_all(lease), lease->first->kind);
+    return core_add_u64(take_ns, core->config.hold_min_ns);
+}
+
+/* When its devices are to be replaced by lasting ones, as far as can be told now. */
+static uint64_t replace_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t end_ns = core_lease_stop_end_ns(core, lease);
+    uint64_t lead_ns = lasting_lead_ns(core, lease);
+    uint64_t by_cap_ns = end_ns > lead_ns ? end_ns - lead_ns : 0;
+    uint64_t cost_ns = lasting_cost_ns(core, lease), idle = idle_ns(core, lease);
+    uint64_t left_ns = cost_ns > idle ? (cost_ns - idle) / lease->stopped : 0;
+    uint64_t by_cost_ns = core_add_u64(core->now_ns, left_ns);
+    uint64_t due_ns = by_cost_ns < by_cap_ns ? by_cost_ns : by_cap_ns;
+    uint64_t first_ns = core_add_u64(lease->stop_ns, core->config.sustained_ns);
+    return due_ns > first_ns ? due_ns : first_ns;
+}
+
+static uint64_t rest_end_ns(const struct core *core, const struct lease *lease)
+{
+    return core_add_u64(lease->stop_ns,
+                        core_rung_hold_ns(core, lease, lease->stop_rung, lease->first->kind));
+}
+
+/* When it may be stopped again. */
+static uint64_t stop_rested_ns(const struct core *core, const struct lease *lease)
+{
+    return core_add_u64(lease->since_ns,
+                        core_rung_hold_ns(core, lease, lease->stop_rung, lease->first->kind));
+}
+
+static void count_taken(const struct core *core, const struct lease *lease, int sign)
+{
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        for (size_t i = 0; i < core->endpoint_count; i++) {
+            struct endpoint *endpoint = core->endpoints[i];
+            bool serves = core_instance_serves(core_instance_of(device, endpoint));
+            endpoint->taken += (uint32_t)(sign * serves);
+        }
+    }
+}
+
+/* Serving can do without all its devices together. */
+static bool is_spare(const struct core *core, const struct lease *lease)
+{
+    bool spare = core_device_spare(core, lease->first); /* mostly tells already */
+    if (!spare) {
+        return false;
+    }
+    count_taken(core, lease, 1);
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        for (size_t i = 0; i < core->endpoint_count && spare; i++) {
+            const struct endpoint *endpoint = core->endpoints[i];
+            spare = !core_instance_serves(core_instance_of(device, endpoint)) ||
+                    core_endpoint_serving(endpoint) >= endpoint->needed + endpoint->taken;
+        }
+    }
+    count_taken(core, lease, -1);
+    return spare;
+}
+
+void core_stops_release(struct core *core)
+{
+    struct lease *next;
+    for (struct lease *lease = core->stops_first; lease != NULL; lease = next) {
+        next = lease->stop_next;
+        core_stop_follow(core, lease);
+        if (!lease->going_on_wanted && core_may_move(core) && is_whole(lease) &&
+            core->now_ns >= rest_end_ns(core, lease) && is_spare(core, lease)) {
+            core_lease_go_on(core, lease,
+                             lease->replaced ? CORE_REASON_DELIVERED : CORE_REASON_LOAD_FELL);
+        }
+    }
+}
+
+static bool is_expiring(const struct core *core, const struct lease *lease)
+{
+    return !lease->going_on_wanted && is_whole(lease) && core->now_ns >= replace_ns(core, lease);
+}
+
+/* Instances that will have to do without the devices of such gangs. False: there is no such gang.
+ */
+static bool count_expiring(const struct core *core)
+{
+    bool any = false;
+    for (struct lease *lease = core->stops_first; lease != NULL; lease = lease->stop_next) {
+        if (is_expiring(core, lease)) {
+            count_taken(core, lease, 1);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static uint32_t lacking_later(const struct core *core, const struct endpoint *endpoint)
+{
+    uint32_t have = core_endpoint_serving(endpoint) - endpoint->taken +
+                    core_capacity_coming(core, endpoint, NEVER_NS);
+    return have < endpoint->needed ? endpoint->needed - have : 0;
+}
+
+/* The endpoint that would lack one of the gang's devices even then. */
+static struct endpoint *endpoint_behind(const struct core *core, const struct lease *lease)
+{
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        for (size_t i = 0; i < core->endpoint_count; i++) {
+            struct endpoint *endpoint = core->endpoints[i];
+            if (core_instance_serves(core_instance_of(device, endpoint)) &&
+                lacking_later(core, endpoint) > 0) {
+                return endpoint;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Gangs whose caps end together must not all be gone together. */
+static uint64_t step_aside_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t end_ns = core_lease_stop_end_ns(core, lease);
+    uint64_t left_ns = end_ns > core->now_ns ? end_ns - core->now_ns : 0;
+    uint64_t take_ns = lasting_lead_ns(core, lease), share_ns = left_ns / core->stops_count;
+    uint64_t half_ns = lease->stop_ns + (end_ns - lease->stop_ns) / 2;
+    uint64_t next_ns =
+        core->stepped_aside_ns != 0
+            ? core_add_u64(core->stepped_aside_ns, share_ns < take_ns ? share_ns : take_ns)
+            : 0;
+    return next_ns > half_ns ? next_ns : half_ns;
+}
+
+static bool can_give(const struct core *core, const struct lease *lease)
+{
+    enum core_rung rung = core_rung_for_all(lease);
+    return rung == CORE_RUNG_NOTICE &&
+           core_guard(core, lease, lease->stopped, rung, true) == CORE_REASON_NONE;
+}
+
+static void step_aside(struct core *core, struct lease *lease, const struct endpoint *endpoint)
+{
+    core->stepped_aside_ns = core->now_ns;
+    count_taken(core, lease, -1); /* of those that stay */
+    core_guard_count(core, lease, CORE_RUNG_NOTICE);
+    if (!lease->first->kept) {
+        core_device_keep(core, lease->first, endpoint->spec.endpoint);
+    }
+    core_stop_then(core, lease, CORE_LEASE_DRAINING, CORE_REASON_SUSTAINED_LOAD);
+}
+
+static void replace(struct core *core, struct lease *lease)
+{
+    struct endpoint *endpoint = endpoint_behind(core, lease);
+    while (endpoint != NULL && core_take_for(core, endpoint, CORE_TAKE_LASTING)) {
+        endpoint = endpoint_behind(core, lease);
+    }
+    lease->replaced = lease->replaced || endpoint == NULL;
+    if (endpoint != NULL && can_give(core, lease) && core->now_ns >= step_aside_ns(core, lease)) {
+        step_aside(core, lease, endpoint);
+    }
+}
+
+void core_stops_replace(struct core *core)
+{
+    if (core->stops_first == NULL || !core_may_move(core)) {
+        return;
+    }
+    bool any = count_expiring(core);
+    struct lease *next;
+    for (struct lease *lease = core->stops_first; lease != NULL && any; lease = next) {
+        next = lease->stop_next;
+        if (is_expiring(core, lease)) {
+            replace(core, lease);
+        }
+    }
+    for (size_t i = 0; i < core->endpoint_count && any; i++) {
+        core->endpoints[i]->taken = 0;
+    }
+}
+
+static uint64_t first_after(const struct core *core, const uint64_t *times_ns, size_t count)
+{
+    uint64_t first_ns = NEVER_NS;
+    for (size_t i = 0; i < count; i++) {
+        bool comes = times_ns[i] > core->now_ns && times_ns[i] < first_ns;
+        first_ns = comes ? times_ns[i] : first_ns;
+    }
+    return first_ns;
+}
+
+uint64_t core_stop_due_ns(const struct core *core, const struct lease *lease)
+{
+    if (lease->state == CORE_LEASE_RUNNING && lease->held > 0 && core_lease_can_stop(lease)) {
+        const struct stop_failure *failures = lease->stop_failures;
+        const uint64_t times_ns[] = {lease->stop_again_ns, failures[0].until_ns,
+                                     failures[1].until_ns, failures[2].until_ns,
+                                     lease->stops > 0 ? stop_rested_ns(core, lease) : 0};
+        return first_after(core, times_ns, sizeof times_ns / sizeof *times_ns);
+    }
+    if (lease->state == CORE_LEASE_SUSPENDED && !lease->going_on_wanted && is_whole(lease)) {
+        const uint64_t times_ns[] = {rest_end_ns(core, lease), replace_ns(core, lease),
+                                     step_aside_ns(core, lease)};
+        return first_after(core, times_ns, sizeof times_ns / sizeof *times_ns);
+    }
+    return NEVER_NS;
+}
