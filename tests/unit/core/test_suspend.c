@@ -126,9 +126,8 @@ static void refused_stop_leaves_the_job_at_work(void **state)
     rig_danger(rig, 1, MS(19));
     struct core_action stop = *rig_find(rig, CORE_ACTION_REVOKE);
     rig->answers = true;
-    rig_send(rig,
-             (struct core_event){.kind = CORE_EVENT_ACTION_FAILED,
-                                 .answer = {.action = stop.id, .device = stop.revoke.device}});
+    rig_send(rig, (struct core_event){.kind = CORE_EVENT_ACTION_FAILED,
+                                      .answer = {.action = stop.id, .device = stop.revoke.device}});
     rig_run(rig, MS(10));
     assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_RUNNING);
     assert_int_equal(hold_of(rig, stop.revoke.device), CORE_HOLD_HELD);
