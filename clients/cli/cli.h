@@ -47,11 +47,21 @@ struct cli {
     bool json_written;
 };
 
+/* Options of one command alone, instead of those that commands share. */
+struct command_options {
+    const struct argument *table;
+    size_t count;
+    void *target;
+    bool *help;          /* in the target: --help */
+    void (*reset)(void); /* before they are read */
+};
+
 struct command {
     const char *name, *arguments, *help;
     unsigned arguments_min, arguments_max;
     uint32_t options;
     int (*run)(struct cli *cli);
+    const struct command_options *own; /* NULL: the shared ones, by `options` */
 };
 
 struct command_group {
@@ -60,7 +70,7 @@ struct command_group {
     size_t count;
 };
 extern const struct command_group commands_status, commands_jobs, commands_devices,
-    commands_endpoints;
+    commands_endpoints, commands_sim;
 
 uint64_t cli_timeout_ns(const struct cli *cli); /* of one call: --timeout, else 30 s */
 int cli_connect(struct cli *cli, struct error *error);

@@ -46,8 +46,8 @@ static const struct argument options[] = {
      "write the result there instead of stdout"},
 };
 
-static const struct command_group *const groups[] = {&commands_status, &commands_jobs,
-                                                     &commands_endpoints, &commands_devices};
+static const struct command_group *const groups[] = {
+    &commands_status, &commands_jobs, &commands_endpoints, &commands_devices, &commands_sim};
 #define GROUP_COUNT (sizeof(groups) / sizeof(groups[0]))
 
 static const struct {
@@ -64,9 +64,16 @@ static const struct {
     {"128+n", "ended by signal n (130: Ctrl-C, 141: the reader of the output went away)"},
 };
 
-static struct arguments arguments_of(const char *where, uint32_t accepted)
+static struct arguments arguments_shared(const char *where, uint32_t accepted)
 {
     return (struct arguments){options, sizeof(options) / sizeof(options[0]), accepted, where};
+}
+
+static struct arguments arguments_of(const struct command *command)
+{
+    const struct command_options *own = command->own;
+    return own == NULL ? arguments_shared(command->name, OPTION_COMMON | command->options)
+                       : (struct arguments){own->table, own->count, UINT32_MAX, command->name};
 }
 
 static const struct command *command_find(const char *name)
@@ -83,7 +90,7 @@ static const struct command *command_find(const char *name)
 
 static void help_print(FILE *out)
 {
-    struct arguments common = arguments_of("tidepool", OPTION_COMMON);
+    struct arguments common = arguments_shared("tidepool", OPTION_COMMON);
     fprintf(out, "usage: tidepool COMMAND [ARGUMENTS] [OPTIONS]\n");
     for (size_t i = 0; i < GROUP_COUNT; i++) {
         fprintf(out, "\n%s\n", groups[i]->title);
@@ -104,7 +111,7 @@ static void help_print(FILE *out)
 
 static void command_help_print(const struct command *command, FILE *out)
 {
-    struct arguments own = arguments_of(command->name, OPTION_COMMON | command->options);
+    struct arguments own = arguments_of(command);
     fprintf(out, "usage: tidepool %s %s [OPTIONS]\n%s\n\n", command->name, command->arguments,
             command->help);
     arguments_print(&own, out);
@@ -154,14 +161,20 @@ static bool json_asked(int argc, char **argv)
 static int command_run(struct cli *cli, const struct command *command, int argc, char **argv)
 {
     struct error error = {0};
-    struct arguments own = arguments_of(command->name, OPTION_COMMON | command->options);
+    struct arguments own = arguments_of(command);
+    void *target = &cli->options;
     cli->command = command->name;
-    if (arguments_parse(&own, argc, argv, &cli->options, cli->arguments, &cli->argument_count,
-                        &error) < 0) {
+    if (command->own != NULL) {
+        command->own->reset();
+        target = command->own->target;
+        cli->options.json = false; /* its --json is its own */
+    }
+    if (arguments_parse(&own, argc, argv, target, cli->arguments, &cli->argument_count, &error) <
+        0) {
         const char *text = error.text + strlen(command->name) + 2; /* it is named already */
         return cli_fail_usage(cli, "%s", text);
     }
-    if (cli->options.help) {
+    if (command->own != NULL ? *command->own->help : cli->options.help) {
         command_help_print(command, stdout);
         return EXIT_OK;
     }

@@ -81,12 +81,25 @@ static int range_parse(const struct argument *argument, const char *text,
     return 0;
 }
 
+static int list_add(const struct arguments *arguments, const struct argument *argument,
+                    const char *text, struct argument_list *list, struct error *error)
+{
+    if (list->count == ARGUMENT_LIST_MAX) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "%s: --%s takes at most %d values",
+                         arguments->where, argument->name, ARGUMENT_LIST_MAX);
+    }
+    list->values[list->count++] = text;
+    return 0;
+}
+
 static int argument_set(const struct arguments *arguments, const struct argument *argument,
                         const char *text, void *target, struct error *error)
 {
     void *field = (char *)target + argument->offset;
     double number = 0;
     switch (argument->kind) {
+    case ARGUMENT_LIST:
+        return list_add(arguments, argument, text, field, error);
     case ARGUMENT_FLAG:
         *(bool *)field = true;
         return 0;
@@ -144,7 +157,12 @@ static int argument_read(const struct arguments *arguments, int argc, char **arg
         }
         value = argv[++*index];
     }
-    return argument_set(arguments, argument, value, target, error);
+    int result = argument_set(arguments, argument, value, target, error);
+    while (result == 0 && argument->kind == ARGUMENT_LIST && *index + 1 < argc &&
+           strncmp(argv[*index + 1], "--", 2) != 0) {
+        result = argument_set(arguments, argument, argv[++*index], target, error);
+    }
+    return result;
 }
 
 int arguments_parse(const struct arguments *arguments, int argc, char **argv, void *target,

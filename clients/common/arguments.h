@@ -1,5 +1,6 @@
 /* arguments.h: command-line options by a table, which also prints their help.
- * Forms:   --name VALUE, --name=VALUE, --flag; "--" ends the options; "-" alone is no option.
+ * Forms:   --name VALUE, --name=VALUE, --flag, --list VALUE VALUE; "--" ends the options; "-" alone
+ *          is no option.
  * Strict:  an unknown option names the nearest known one; a value out of range names the limits.
  * Owner:   texts point into argv.
  * Thread:  plain values. */
@@ -19,6 +20,14 @@ enum argument_kind {
     ARGUMENT_INT,    /* int64_t */
     ARGUMENT_NUMBER, /* double */
     ARGUMENT_RANGE,  /* struct argument_range: "2" or "1:4" */
+    ARGUMENT_LIST,   /* struct argument_list: every value up to the next option, and again */
+};
+
+#define ARGUMENT_LIST_MAX 64
+
+struct argument_list {
+    const char *values[ARGUMENT_LIST_MAX];
+    size_t count;
 };
 
 struct argument_range {

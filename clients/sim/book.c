@@ -169,7 +169,7 @@ void book_result(struct engine *engine, struct sim_result *result)
         span_close(engine, i);
     }
     struct training training = training_sum(engine, result);
-    result->requests = setup->request_count;
+    result->requests = engine->next_request;
     result->late_requests = engine->late_requests;
     result->service_s = seconds(engine->service_ns);
     result->late_service_s = seconds(engine->late_service_ns);

@@ -255,7 +255,10 @@ static bool turn(struct engine *engine)
                               ? setup->requests[engine->next_request].arrival_ns
                               : ENGINE_NEVER_NS;
     uint64_t at_ns = least(moment.time_ns, least(job_ns, arrival_ns));
-    if (at_ns >= setup->end_ns) {
+    bool done = setup->until_done && engine->jobs_over == setup->job_count &&
+                engine->next_request == setup->request_count;
+    if (done || at_ns >= setup->end_ns) {
+        engine->end_ns = done ? engine->now_ns : setup->end_ns;
         return false;
     }
     engine->now_ns = at_ns;
@@ -282,7 +285,7 @@ static void play(struct engine *engine, struct sim_result *ret_result)
     notices_deliver(engine);
     while (!engine->out_of_memory && turn(engine)) {
     }
-    engine->now_ns = engine->setup->end_ns;
+    engine->now_ns = engine->end_ns;
     serve_close(engine);
     book_result(engine, ret_result);
 }

@@ -113,6 +113,7 @@ struct sim_setup {
     size_t rung_count;
     uint64_t slo_ns;
     uint64_t end_ns;
+    bool until_done;    /* ends before end_ns when all requests have come and all jobs are over */
     double late_budget; /* share of work that may be late above the floor: the one knob */
     uint64_t hold_ns; /* least time between two moves of a device; ENGINE_NEVER_NS: policy's own */
     uint64_t seed;
@@ -123,7 +124,7 @@ struct sim_setup {
 /* ---- what came of it ---- */
 
 struct sim_result {
-    uint64_t requests, late_requests;
+    uint64_t requests, late_requests; /* that came before the end */
     double service_s, late_service_s;
     double late_fraction;    /* late service time / all service time */
     double harvest_fraction; /* device time of kept progress / (devices x time) */

@@ -237,6 +237,7 @@ void job_ended(struct engine *engine, uint32_t number, uint64_t version)
     job_advance(engine, job);
     job->provisional_ns = job->progress_provisional_ns = 0;
     job->ended_ns = engine->now_ns;
+    engine->jobs_over++;
     job_move(engine, number, JOB_DONE);
     while (job->first != NONE) {
         device_free(engine, job->first);

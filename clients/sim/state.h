@@ -106,6 +106,7 @@ struct engine {
     bool out_of_memory;
     bool crashed;
     uint64_t restart_ns;
+    uint64_t end_ns; /* once it has ended */
 
     struct device *devices;
     uint32_t phase_count[ENGINE_PHASES];
@@ -117,6 +118,7 @@ struct engine {
     struct job *jobs;
     struct bits waiting; /* jobs in JOB_WAITING */
     size_t next_job;     /* not submitted yet */
+    size_t jobs_over;
 
     size_t next_request;
     struct queue *queues; /* [endpoint_count] */

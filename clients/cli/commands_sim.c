@@ -1,0 +1,153 @@
+/* commands_sim.c: `tidepool sim`: options of its own, which shadow those that talk to a server. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "clients/cli/cli.h"
+#include "clients/sim/sim.h"
+
+#define YEAR_S 3.2e7
+
+static struct sim_command {
+    bool help;
+    struct argument_list requests, jobs, policies;
+    const char *json, *html;
+    struct sim_options options;
+} asked;
+
+#define FIELD(member) offsetof(struct sim_command, member)
+#define OPTION(member) FIELD(options.member)
+static const struct argument table[] = {
+    {"requests", ARGUMENT_LIST, FIELD(requests), 1, 0, 0, "FILE...",
+     "traces of requests or of their rates; FILE@S shifts one by S seconds"},
+    {"jobs", ARGUMENT_LIST, FIELD(jobs), 1, 0, 0, "FILE...", "traces of training jobs"},
+    {"devices", ARGUMENT_INT, OPTION(devices), 1, 1, ENGINE_DEVICES_MAX, "N",
+     "how many there are (default 8)"},
+    {"gang", ARGUMENT_INT, OPTION(gang), 1, 0, 4096, "N",
+     "endless jobs of so many devices fill what is left (default 1; 0, none, with --jobs)"},
+    {"slo-ms", ARGUMENT_NUMBER, OPTION(slo_ms), 1, 1, 3.6e6, "MS",
+     "a request that waited longer before it started is late (default 1000)"},
+    {"rungs", ARGUMENT_TEXT, OPTION(rungs), 1, 0, 0, "LIST",
+     "ways to take a device, as freeze,notice=30/10: take/give seconds (default yield)"},
+    {"notice-s", ARGUMENT_NUMBER, OPTION(notice_s), 1, 0, 86400, "S",
+     "what the rung notice takes (default 30)"},
+    {"policy", ARGUMENT_LIST, FIELD(policies), 1, 0, 0, "NAME...",
+     "tidepool (default), static, kill, keda, knative, rayserve, hindsight, serve-all; "
+     "NAME:PARAMETER=VALUE,... tunes one"},
+    {"late-budget", ARGUMENT_NUMBER, OPTION(late_budget), 1, 0, 1, "SHARE",
+     "the one knob: late work that training may cost beyond the floor (default 0.005)"},
+    {"hold-s", ARGUMENT_NUMBER, OPTION(hold_s), 1, 0, 86400, "S",
+     "least time between two moves of a device (default: the policy's own)"},
+    {"seed", ARGUMENT_INT, OPTION(seed), 1, 0, 9e15, "N",
+     "the same one repeats a run exactly (default 1)"},
+    {"json", ARGUMENT_TEXT, FIELD(json), 1, 0, 0, "FILE", "write the figures there; - is stdout"},
+    {"scale", ARGUMENT_NUMBER, OPTION(scale), 1, 0, 1e6, "X",
+     "of service times (default: the busiest 10 s just fit the devices)"},
+    {"time-scale", ARGUMENT_NUMBER, OPTION(time_scale), 1, 1e-6, 1e6, "X",
+     "of all times of the traces: 0.5 doubles the load (default 1)"},
+    {"rate-scale", ARGUMENT_NUMBER, OPTION(rate_scale), 1, 1e-6, 1e6, "X",
+     "of traces of rates (default 1)"},
+    {"rate-rps", ARGUMENT_NUMBER, OPTION(rate_rps), 1, 0, 1e6, "X",
+     "scales each rate curve to this mean (default: as published)"},
+    {"from-s", ARGUMENT_NUMBER, OPTION(from_s), 1, 0, 1e9, "S", "plays from there (default 0)"},
+    {"until-s", ARGUMENT_NUMBER, OPTION(until_s), 1, 0, 1e9, "S", "and until there (default: all)"},
+    {"duration-s", ARGUMENT_NUMBER, OPTION(duration_s), 1, 0, 1e9, "S",
+     "how long the run lasts (default: to the end of the traces)"},
+    {"until-done", ARGUMENT_FLAG, OPTION(until_done), 1, 0, 0, NULL,
+     "it lasts until the last job is over instead"},
+    {"checkpoint-s", ARGUMENT_NUMBER, OPTION(checkpoint_s), 1, 0, YEAR_S, "S",
+     "training time between checkpoints of a job; 0: every step is kept (default 600)"},
+    {"restore-s", ARGUMENT_NUMBER, OPTION(restore_s), 1, 0, 86400, "S",
+     "what a job needs more when it starts again from a checkpoint (default 0)"},
+    {"workload", ARGUMENT_INT, OPTION(workload), 1, 0, 8, "N",
+     "of a file of elastic jobs; 0: all (default 0)"},
+    {"find-devices", ARGUMENT_FLAG, OPTION(find_devices), 1, 0, 0, NULL,
+     "the fewest that keep late work within the budget, with --devices' service times"},
+    {"device-mtbf-h", ARGUMENT_NUMBER, OPTION(device_mtbf_h), 1, 0, 1e6, "H",
+     "fault: mean time between losses of a device; 0: none (default 0)"},
+    {"device-repair-s", ARGUMENT_NUMBER, OPTION(device_repair_s), 1, 0, 1e9, "S",
+     "it comes back after this (default 600)"},
+    {"slow-share", ARGUMENT_NUMBER, OPTION(slow_share), 1, 0, 1, "SHARE",
+     "fault: so many devices are slow (default 0)"},
+    {"slow-factor", ARGUMENT_NUMBER, OPTION(slow_factor), 1, 1, 1000, "X",
+     "by this factor (default 1.5)"},
+    {"late-share", ARGUMENT_NUMBER, OPTION(late_share), 1, 0, 1, "SHARE",
+     "fault: so many answers come late (default 0)"},
+    {"late-by-s", ARGUMENT_NUMBER, OPTION(late_by_s), 1, 0, 86400, "S",
+     "by up to this (default 5)"},
+    {"lost-share", ARGUMENT_NUMBER, OPTION(lost_share), 1, 0, 1, "SHARE",
+     "fault: so many answers never come (default 0)"},
+    {"crash-every-h", ARGUMENT_NUMBER, OPTION(crash_every_h), 1, 0, 1e6, "H",
+     "fault: mean time between crashes of the controller; 0: none (default 0)"},
+    {"crash-down-s", ARGUMENT_NUMBER, OPTION(crash_down_s), 1, 0, 86400, "S",
+     "it is back after this (default 5)"},
+    {"help", ARGUMENT_FLAG, FIELD(help), 1, 0, 0, NULL, "what this command does"},
+};
+
+static int json_save(struct cli *cli, const struct sim *sim, const char *path)
+{
+    struct error error = {0};
+    json_t *document = sim_json(sim);
+    if (strcmp(path, "-") == 0) {
+        return cli_write_json(cli, document);
+    }
+    FILE *file = fopen(path, "w");
+    if (file == NULL) {
+        error_set_errno(&error, errno, "--json: open '%s'", path);
+    } else {
+        bool written = document != NULL &&
+                       json_dumpf(document, file, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0 &&
+                       fputc('\n', file) != EOF;
+        if (fclose(file) != 0 || !written) {
+            error_set_errno(&error, errno, "--json: write '%s'", path);
+        }
+    }
+    json_decref(document);
+    return error.code != 0 ? cli_fail(cli, &error) : EXIT_OK;
+}
+
+static int sim_run(struct cli *cli)
+{
+    struct error error = {0};
+    struct sim sim = {0};
+    int exit_code = EXIT_OK;
+    asked.options.requests = asked.requests.values;
+    asked.options.request_files = asked.requests.count;
+    asked.options.jobs = asked.jobs.values;
+    asked.options.job_files = asked.jobs.count;
+    asked.options.policies = asked.policies.values;
+    asked.options.policy_count = asked.policies.count;
+    if (sim_open(&asked.options, &sim, &error) < 0 ||
+        sim_play(&sim, &asked.options, stderr, &error) < 0) {
+        exit_code = error.code == ERROR_INVALID_ARGUMENT ? cli_fail_usage(cli, "%s", error.text)
+                                                         : cli_fail(cli, &error);
+        goto out;
+    }
+    if (asked.json == NULL || strcmp(asked.json, "-") != 0) {
+        sim_print(&sim, stdout);
+    }
+    exit_code = asked.json != NULL ? json_save(cli, &sim, asked.json) : EXIT_OK;
+out:
+    sim_close(&sim);
+    return exit_code;
+}
+
+static void options_reset(void)
+{
+    asked = (struct sim_command){0};
+    sim_options_init(&asked.options);
+}
+
+static const struct command_options own = {
+    .table = table,
+    .count = sizeof(table) / sizeof(table[0]),
+    .target = &asked,
+    .help = &asked.help,
+    .reset = options_reset,
+};
+
+static const struct command commands[] = {
+    {"sim", "", "play traces through the scheduler in virtual time, beside other policies", 0, 0, 0,
+     sim_run, &own},
+};
+const struct command_group commands_sim = {"Simulation (no server needed)", commands, 1};
