@@ -243,7 +243,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What was planned comes before what arrives at the same time. False: nothing until the end. */
+/* At one time jobs are submitted first, then what was planned happens, then requests arrive. False:
+ * nothing more until the end. */
 static bool turn(struct engine *engine)
 {
     const struct sim_setup *setup = engine->setup;
@@ -263,11 +264,11 @@ static bool turn(struct engine *engine)
     }
     engine->now_ns = at_ns;
     engine->events++;
-    if (planned && moment.time_ns == at_ns) {
+    if (job_ns == at_ns) {
+        job_submit(engine);
+    } else if (planned && moment.time_ns == at_ns) {
         agenda_pop(&engine->agenda);
         moment_happens(engine, &moment);
-    } else if (job_ns == at_ns) {
-        job_submit(engine);
     } else {
         serve_arrival(engine);
     }
