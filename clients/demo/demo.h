@@ -34,6 +34,7 @@ struct demo {
     char again_id[128], long_id[128]; /* empty: not submitted yet */
     double alone_steps_per_s;         /* of the undisturbed run */
     uint64_t handovers_before, slices_before;
+    uint32_t devices;
     Tidepool__V1__ExplainResponse *moves;
 };
 

@@ -102,6 +102,7 @@ static int prepare_load(struct demo *demo, struct error *error)
     if (result == 0) {
         demo->handovers_before = status->handovers_total;
         demo->slices_before = status->slices;
+        demo->devices = status->devices;
         result = demo_job_submit(&demo->server, DEMO_AGAIN, demo->steps, &job, error);
     }
     if (result == 0) {
@@ -204,6 +205,7 @@ int main(int argc, char **argv)
     }
     demo_server_stop(&demo.server);
     load_destroy(demo.load);
+    waves_fini(&demo.waves);
     view_release(&demo.view);
     control_free(demo.moves);
     free(demo.body);

@@ -1,6 +1,7 @@
 #include "clients/demo/waves.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "server/base/clock.h"
 
@@ -18,6 +19,13 @@ void waves_init(struct waves *waves, double capacity, uint64_t length_ns)
     waves->random = 1;
     waves->offset_ns = 0;
     atomic_init(&waves->burst_until_ns, 0);
+    waves->arrivals = (struct arrivals){.whole = true};
+}
+
+void waves_fini(struct waves *waves)
+{
+    free(waves->arrivals.offsets_ns);
+    waves->arrivals = (struct arrivals){0};
 }
 
 void waves_burst(struct waves *waves, uint64_t elapsed_ns)
@@ -46,6 +54,22 @@ static double unit_next(uint64_t *state)
     return (double)((*state >> 11) + 1) * 0x1p-53;
 }
 
+static void arrival_keep(struct arrivals *arrivals, uint64_t offset_ns)
+{
+    if (arrivals->count == arrivals->capacity && arrivals->whole) {
+        size_t capacity = arrivals->capacity == 0 ? 4096 : arrivals->capacity * 2;
+        uint64_t *offsets_ns = capacity > ARRIVALS_MAX
+                                   ? NULL
+                                   : realloc(arrivals->offsets_ns, capacity * sizeof(*offsets_ns));
+        arrivals->whole = offsets_ns != NULL;
+        arrivals->offsets_ns = offsets_ns != NULL ? offsets_ns : arrivals->offsets_ns;
+        arrivals->capacity = offsets_ns != NULL ? capacity : arrivals->capacity;
+    }
+    if (arrivals->whole) {
+        arrivals->offsets_ns[arrivals->count++] = offset_ns;
+    }
+}
+
 /* A Poisson stream whose rate changes, by thinning one of the highest rate. */
 bool waves_next(void *context, uint64_t *ret_offset_ns)
 {
@@ -57,5 +81,6 @@ bool waves_next(void *context, uint64_t *ret_offset_ns)
         }
     } while (unit_next(&waves->random) * waves->burst > waves_rate(waves, waves->offset_ns));
     *ret_offset_ns = waves->offset_ns;
+    arrival_keep(&waves->arrivals, waves->offset_ns);
     return true;
 }
