@@ -51,18 +51,10 @@ static uint64_t rest_end_ns(const struct core *core, const struct lease *lease)
                         core_rung_hold_ns(core, lease, lease->stop_rung, lease->first->kind));
 }
 
-/* When it may be stopped again. */
-static uint64_t stop_rested_ns(const struct core *core, const struct lease *lease)
-{
-    return core_add_u64(lease->since_ns,
-                        core_rung_hold_ns(core, lease, lease->stop_rung, lease->first->kind));
-}
-
 static void count_taken(const struct core *core, const struct lease *lease, int sign)
 {
     for (const struct device *device = lease->first; device != NULL; device = device->next) {
-        for (size_t i = 0; i < core->endpoint_count; i++) {
-            struct endpoint *endpoint = core->endpoints[i];
+        DEVICE_ENDPOINTS (core, device, endpoint) {
             bool serves = core_instance_serves(core_instance_of(device, endpoint));
             endpoint->taken += (uint32_t)(sign * serves);
         }
@@ -78,10 +70,10 @@ static bool is_spare(const struct core *core, const struct lease *lease)
     }
     count_taken(core, lease, 1);
     for (const struct device *device = lease->first; device != NULL; device = device->next) {
-        for (size_t i = 0; i < core->endpoint_count && spare; i++) {
-            const struct endpoint *endpoint = core->endpoints[i];
-            spare = !core_instance_serves(core_instance_of(device, endpoint)) ||
-                    core_endpoint_serving(endpoint) >= endpoint->needed + endpoint->taken;
+        DEVICE_ENDPOINTS (core, device, endpoint) {
+            spare =
+                spare && (!core_instance_serves(core_instance_of(device, endpoint)) ||
+                          core_endpoint_serving(endpoint) >= endpoint->needed + endpoint->taken);
         }
     }
     count_taken(core, lease, -1);
@@ -132,8 +124,7 @@ static uint32_t lacking_later(const struct core *core, const struct endpoint *en
 static struct endpoint *endpoint_behind(const struct core *core, const struct lease *lease)
 {
     for (const struct device *device = lease->first; device != NULL; device = device->next) {
-        for (size_t i = 0; i < core->endpoint_count; i++) {
-            struct endpoint *endpoint = core->endpoints[i];
+        DEVICE_ENDPOINTS (core, device, endpoint) {
             if (core_instance_serves(core_instance_of(device, endpoint)) &&
                 lacking_later(core, endpoint) > 0) {
                 return endpoint;
@@ -220,8 +211,7 @@ uint64_t core_stop_due_ns(const struct core *core, const struct lease *lease)
     if (lease->state == CORE_LEASE_RUNNING && lease->held > 0 && core_lease_can_stop(lease)) {
         const struct stop_failure *failures = lease->stop_failures;
         const uint64_t times_ns[] = {lease->stop_again_ns, failures[0].until_ns,
-                                     failures[1].until_ns, failures[2].until_ns,
-                                     lease->stops > 0 ? stop_rested_ns(core, lease) : 0};
+                                     failures[1].until_ns, failures[2].until_ns};
         return first_after(core, times_ns, sizeof times_ns / sizeof *times_ns);
     }
     if (lease->state == CORE_LEASE_SUSPENDED && !lease->going_on_wanted && is_whole(lease)) {

@@ -96,12 +96,10 @@ struct core *core_create(const struct core_config *config)
     core->generation = config->generation;
     /* Answers to a former life must not fit an action of this one. */
     core->action_id = config->store_epoch << 40;
-    core->slot_capacity = 4;
     core->stop_length_ns = config->stopped_prior_ns;
-    core->due_ns = NEVER_NS;
-    core->timer_ns = NEVER_NS;
+    core->told_timer_ns = NEVER_NS;
     core->hash = UINT64_C(0xcbf29ce484222325);
-    if (core_explain_init(core) < 0 || core_teams_init(core) < 0) {
+    if (core_explain_init(core) < 0 || core_tables_init(core) < 0 || core_teams_init(core) < 0) {
         core_destroy(core);
         return NULL;
     }
@@ -113,24 +111,11 @@ void core_destroy(struct core *core)
     if (core == NULL) {
         return;
     }
-    for (size_t i = 0; i < core->device_count; i++) {
-        core_device_destroy(core->devices[i]);
-    }
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        free(core->endpoints[i]);
-    }
-    for (size_t i = 0; i < core->lease_count; i++) {
-        core_lease_destroy(core->leases[i]);
-    }
+    core_tables_destroy(core);
     for (size_t i = 0; i < core->team_count; i++) {
         free(core->teams[i]);
     }
     free(core->teams);
-    free(core->devices);
-    free(core->endpoints);
-    free(core->ranked);
-    free(core->leases);
-    free(core->queue);
     free(core->moves.slots);
     free(core->bursts.slots);
     free(core);
@@ -151,7 +136,7 @@ static void reconcile(struct core *core)
         return;
     }
     core->reconciled = true;
-    core->dirty = true;
+    core_touch_all(core);
     core_lease_restored(core);
     for (size_t i = 0; i < core->device_count; i++) {
         struct device *device = core->devices[i];
@@ -226,44 +211,35 @@ static void dispatch(struct core *core, const struct core_event *event)
         break;
     case CORE_EVENT_MODE_CHANGED:
         core->mode = event->mode.mode <= CORE_MODE_ACT ? event->mode.mode : core->mode;
-        core->dirty = true;
+        core_touch_all(core);
         break;
     case CORE_EVENT_HOLD:
         core->hold = event->hold.on;
-        core->dirty = true;
+        core_touch_all(core);
         break;
     case CORE_EVENT_RECONCILE_DONE:
         reconcile(core);
         break;
     case CORE_EVENT_TIMER:
-        core->timer_ns = NEVER_NS; /* it is used up: one that came too early is set again */
+        core->told_timer_ns = NEVER_NS; /* it is used up: one that came too early is set again */
         break;
     case CORE_EVENT_COUNT:
         break;
     }
 }
 
-static void expire_instances(struct core *core, struct device *device)
-{
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        struct instance *instance = core_instance_of(device, core->endpoints[i]);
-        if (instance->action != 0 && instance->until_ns <= core->now_ns) {
-            core_instance_overdue(core, device, core->endpoints[i]);
-        }
-    }
-}
-
+/* What is due has been touched by its timer. */
 static void expire(struct core *core)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
+    SET_EACH (&core->device_sets[TOUCHED], slot) {
+        struct device *device = core->device_slots[slot];
         if (device->deadline_ns != 0 && device->deadline_ns <= core->now_ns) {
             core_device_overdue(core, device);
         }
-        expire_instances(core, device);
+        core_instances_overdue(core, device);
     }
-    for (size_t i = 0; i < core->lease_count; i++) {
-        struct lease *lease = core->leases[i];
+    SET_EACH (&core->lease_sets[TOUCHED], slot) {
+        struct lease *lease = core->lease_slots[slot];
         if (core_lease_end_ns(core, lease) <= core->now_ns) {
             core_lease_overdue(core, lease);
         }
@@ -273,125 +249,23 @@ static void expire(struct core *core)
     }
 }
 
-static void consider(struct core *core, uint64_t base_ns, uint64_t span_ns)
-{
-    uint64_t at_ns = core_add_u64(base_ns, span_ns);
-    if (base_ns != NEVER_NS && at_ns > core->now_ns && at_ns < core->due_ns) {
-        core->due_ns = at_ns;
-    }
-}
-
-static void consider_device(struct core *core, const struct device *device)
-{
-    consider(core, device->deadline_ns, 0);
-    consider(core, device->hot_since_ns, core->config.shrink_after_ns);
-    if (device->kept) {
-        consider(core, device->cool_since_ns, core->config.cool_down_ns);
-    }
-    if (device->moved) {
-        consider(core, device->moved_ns, core_hold_ns(core));
-    }
-    if (device->lending) {
-        consider(core, device->served_ns, core->config.quiet_ns);
-    }
-    if (device->utilisation_ppm > 0) {
-        consider(core, device->sampled_ns, core->config.sample_stale_ns);
-    }
-    if (core_device_moves(core, device) >= core->config.moves_per_hour) {
-        for (uint32_t i = 0; i < device->move_count; i++) {
-            consider(core, device->moves[i], HOUR_NS);
-        }
-    }
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        consider(core, core_instance_of(device, core->endpoints[i])->until_ns, 0);
-    }
-}
-
-static void consider_lease(struct core *core, const struct lease *lease)
-{
-    if (lease->state == CORE_LEASE_ENDED || lease->state == CORE_LEASE_ENDING) {
-        return;
-    }
-    consider(core, core_lease_end_ns(core, lease), 0);
-    consider(core, core_heartbeat_due_ns(core, lease), 0);
-    consider(core, lease->retry_ns, 0);
-    if (lease->state == CORE_LEASE_RUNNING) {
-        consider(core, core_guard_due_ns(core, lease), 0);
-    }
-    consider(core, core_stop_due_ns(core, lease), 0);
-    if (lease->state == CORE_LEASE_WAITING) {
-        uint64_t steps = (core->now_ns - lease->queued_ns) / core->config.age_ns;
-        consider(core, lease->queued_ns, core->config.overtake_ns);
-        consider(core, lease->queued_ns, (steps + 1) * core->config.age_ns);
-    }
-}
-
-static void tell_timer(struct core *core)
-{
-    if (core->due_ns != core->timer_ns) {
-        core->timer_ns = core->due_ns;
-        core_emit(core, CORE_ACTION_SET_TIMER)->timer.at_ns =
-            core->due_ns == NEVER_NS ? 0 : core->due_ns;
-    }
-}
-
-static void set_timer(struct core *core)
-{
-    core->due_ns = NEVER_NS;
-    for (size_t i = 0; i < core->device_count; i++) {
-        consider_device(core, core->devices[i]);
-    }
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        const struct endpoint *endpoint = core->endpoints[i];
-        consider(core, endpoint->danger_until_ns, 0);
-        consider(core, endpoint->lacking_since_ns, core->config.sustained_ns);
-        consider(core, endpoint->lower_since_ns, core_hold_ns(core));
-        if (endpoint->demand_milli > 0) {
-            consider(core, endpoint->sampled_ns, core->config.sample_stale_ns);
-        }
-    }
-    for (size_t i = 0; i < core->lease_count; i++) {
-        consider_lease(core, core->leases[i]);
-    }
-    if (core->dirty) {
-        core->due_ns = core->now_ns + 1;
-    }
-    tell_timer(core);
-}
-
 static void endpoints_forget(struct core *core)
 {
-    for (size_t i = core->endpoint_count; i-- > 0;) {
+    for (size_t i = core->endpoint_count; i-- > 0 && core->endpoints_removing > 0;) {
         struct endpoint *endpoint = core->endpoints[i];
-        bool gone = endpoint->removing;
-        for (size_t j = 0; j < core->device_count && gone; j++) {
-            gone = core_instance_of(core->devices[j], endpoint)->state == CORE_INSTANCE_ABSENT;
-        }
-        if (gone) {
+        if (endpoint->removing && endpoint->present == 0) {
+            core->endpoints_removing--;
             core_endpoint_erase(core, endpoint);
-            free(endpoint);
+            core_endpoint_destroy(endpoint);
         }
     }
 }
 
 static void tell_scale(struct core *core)
 {
-    uint64_t demand_milli = 0, leases = 0;
-    uint32_t have = 0;
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        demand_milli += core->endpoints[i]->demand_milli;
-    }
-    for (size_t i = 0; i < core->lease_count; i++) {
-        const struct lease *lease = core->leases[i];
-        bool counts = lease->state == CORE_LEASE_WAITING || lease->state == CORE_LEASE_RUNNING ||
-                      lease->state == CORE_LEASE_DRAINING;
-        leases += counts ? lease->spec.devices_min : 0;
-    }
-    for (size_t i = 0; i < core->device_count; i++) {
-        have += core_device_usable(core->devices[i]);
-    }
+    uint32_t have = core_pool_usable(core, UINT32_MAX);
     uint64_t high = core->config.load_high_permille;
-    uint64_t wanted = (demand_milli + high - 1) / high + leases;
+    uint64_t wanted = (core->demand_milli + high - 1) / high + core->lease_minimums;
     wanted = wanted > UINT32_MAX ? UINT32_MAX : wanted;
     bool news = !core->scale_told || core->scale_wanted != wanted || core->scale_have != have;
     if (news && core->mode != CORE_MODE_OBSERVE) {
@@ -404,23 +278,49 @@ static void tell_scale(struct core *core)
     }
 }
 
+/* Books, tells and sets the next time of all that changed in this step. */
+static void conclude(struct core *core)
+{
+    SET_EACH (&core->device_sets[CHANGED], slot) {
+        struct device *device = core->device_slots[slot];
+        core_burst_follow(core, device);
+        core_ledger_update(core, device);
+        core_timer_set(core, &device->timer, core_device_due_ns(core, device));
+    }
+    SET_EACH (&core->endpoint_sets[CHANGED], slot) {
+        struct endpoint *endpoint = core->endpoint_slots[slot];
+        core_timer_set(core, &endpoint->timer, core_endpoint_due_ns(core, endpoint));
+    }
+    SET_EACH (&core->lease_sets[CHANGED], slot) {
+        struct lease *lease = core->lease_slots[slot];
+        core_lease_tell(core, lease);
+        core_timer_set(core, &lease->timer, core_lease_due_ns(core, lease));
+    }
+    core_set_clear(&core->device_sets[CHANGED]);
+    core_set_clear(&core->endpoint_sets[CHANGED]);
+    core_set_clear(&core->lease_sets[CHANGED]);
+    tell_scale(core);
+}
+
+static void tell_timer(struct core *core)
+{
+    uint64_t due_ns = core_is_touched(core) ? core->now_ns + 1 : core_timer_next(core);
+    if (due_ns != core->told_timer_ns) {
+        core->told_timer_ns = due_ns;
+        core_emit(core, CORE_ACTION_SET_TIMER)->timer.at_ns = due_ns == NEVER_NS ? 0 : due_ns;
+    }
+}
+
 static void look(struct core *core)
 {
     expire(core);
     core_demand_refresh(core);
     int round = 0;
     do {
-        core->dirty = false;
+        core_news_begin(core);
         core_plan(core);
-    } while (core->dirty && ++round < PLAN_ROUNDS);
+    } while (core_is_touched(core) && ++round < PLAN_ROUNDS);
     endpoints_forget(core);
-    core_leases_forget(core);
-    for (size_t i = 0; i < core->device_count; i++) {
-        core_ledger_update(core, core->devices[i]);
-    }
-    core_leases_tell(core);
-    tell_scale(core);
-    set_timer(core);
 }
 
 size_t core_step(struct core *core, const struct core_event *event, struct core_action *actions)
@@ -429,16 +329,18 @@ size_t core_step(struct core *core, const struct core_event *event, struct core_
     core->action_count = 0;
     core->action_max = core_actions_max(core);
     core->now_ns = event->time_ns > core->now_ns ? event->time_ns : core->now_ns;
-    if (core->timer_ns < core->now_ns) {
-        core_heartbeats_forgive(core, core->now_ns - core->timer_ns);
+    if (core->told_timer_ns < core->now_ns) {
+        core_heartbeats_forgive(core, core->now_ns - core->told_timer_ns);
     }
     core_teams_follow(core);
     dispatch(core, event);
-    if (core->dirty || core->now_ns >= core->due_ns) {
+    core_timers_fire(core);
+    if (core_is_touched(core)) {
         look(core);
-    } else {
-        tell_timer(core);
     }
+    conclude(core);
+    core_leases_forget(core);
+    tell_timer(core);
     core_hash_actions(core);
     core->actions = NULL;
     return core->action_count;

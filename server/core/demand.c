@@ -76,6 +76,7 @@ static void endpoint_decide(struct core *core, struct endpoint *endpoint)
     uint64_t rate = endpoint->rate_fast_milli > endpoint->rate_slow_milli
                         ? endpoint->rate_fast_milli
                         : endpoint->rate_slow_milli;
+    bool idle = endpoint->demand_milli == 0;
     uint64_t demand = core_scale_u64(rate, request_ns(endpoint), SECOND_NS);
     endpoint->demand_milli = demand > UINT32_MAX ? UINT32_MAX : demand;
     bool danger = core->now_ns < endpoint->danger_until_ns;
@@ -86,16 +87,19 @@ static void endpoint_decide(struct core *core, struct endpoint *endpoint)
     low = clamp_devices(endpoint, low > floor ? low : floor);
     uint32_t before = endpoint->needed;
     if (low >= endpoint->needed) {
-        endpoint->lower_since_ns = NEVER_NS;
+        endpoint->lower_until_ns = NEVER_NS;
         endpoint->needed = high > endpoint->needed ? high : endpoint->needed;
-    } else if (endpoint->lower_since_ns == NEVER_NS) {
-        endpoint->lower_since_ns = core->now_ns;
-    } else if (core->now_ns - endpoint->lower_since_ns >= core_hold_ns(core)) {
+    } else if (endpoint->lower_until_ns == NEVER_NS) {
+        endpoint->lower_until_ns = core_add_u64(core->now_ns, core_hold_ns(core));
+    } else if (core->now_ns >= endpoint->lower_until_ns) {
         endpoint->needed = low;
-        endpoint->lower_since_ns = NEVER_NS;
+        endpoint->lower_until_ns = NEVER_NS;
     }
     endpoint->needed = clamp_devices(endpoint, endpoint->needed);
-    core->dirty |= endpoint->needed != before;
+    if (endpoint->needed != before || idle != (demand == 0)) {
+        core_endpoint_touch(core, endpoint);
+    }
+    core_endpoint_note(core, endpoint);
 }
 
 static void endpoint_feed(struct core *core, struct endpoint *endpoint, uint64_t rate_milli,
@@ -121,7 +125,8 @@ static void endpoint_danger(struct core *core, struct endpoint *endpoint, uint64
         struct core_explanation explanation =
             core_explain_begin(core, CORE_WHAT_DANGER, CORE_REASON_DEMAND, NULL, NULL, endpoint);
         core_explain(core, &explanation);
-        core->dirty = true;
+        endpoint->wide = true; /* devices that were left in peace may be taken now */
+        core_endpoint_touch(core, endpoint);
     }
 }
 
@@ -171,12 +176,13 @@ static enum core_reason endpoint_add(struct core *core, const struct core_endpoi
     }
     endpoint->spec = *spec;
     endpoint->sampled_ns = core->now_ns;
-    endpoint->lower_since_ns = NEVER_NS;
+    endpoint->lower_until_ns = NEVER_NS;
     endpoint->lacking_since_ns = NEVER_NS;
     if (core_endpoint_insert(core, endpoint) < 0) {
-        free(endpoint);
+        core_endpoint_destroy(endpoint);
         return CORE_REASON_NO_MEMORY;
     }
+    core_endpoint_reconsider(core, endpoint);
     endpoint_decide(core, endpoint);
     return CORE_REASON_NONE;
 }
@@ -185,8 +191,11 @@ static enum core_reason endpoint_add(struct core *core, const struct core_endpoi
 static void endpoint_prune(struct core *core, struct endpoint *endpoint)
 {
     uint32_t left = endpoint->placed;
-    for (size_t i = core->device_count; i-- > 0;) {
-        struct device *device = core->devices[i];
+    for (uint32_t slot = endpoint->hosts.word_count * 64; slot-- > 0;) {
+        if (!core_set_has(&endpoint->hosts, slot)) {
+            continue;
+        }
+        struct device *device = core->device_slots[slot];
         bool serves = core_instance_serves(core_instance_of(device, endpoint));
         bool fits = kind_allowed(endpoint, (int)device->kind) &&
                     core_device_memory_used(device) <= device->memory_bytes;
@@ -210,6 +219,7 @@ static enum core_reason endpoint_change(struct core *core, const struct core_end
     endpoint->spec = *spec;
     endpoint->advice = 0;
     core_endpoint_rank(core);
+    core_endpoint_reconsider(core, endpoint);
     endpoint_decide(core, endpoint);
     endpoint_prune(core, endpoint);
     return CORE_REASON_NONE;
@@ -220,6 +230,8 @@ static void endpoint_remove(struct core *core, struct endpoint *endpoint)
     endpoint->removing = true;
     endpoint->needed = 0;
     endpoint->demand_milli = 0;
+    core->endpoints_removing++;
+    core_endpoint_touch(core, endpoint);
     endpoint_prune(core, endpoint);
 }
 
@@ -227,10 +239,11 @@ static void endpoint_service(struct core *core, struct endpoint *endpoint,
                              const struct core_event *event)
 {
     uint32_t kind = event->endpoint_service.kind;
+    uint64_t longest_ns = core_endpoint_batch_ns(endpoint);
     for (int i = 0; i < CORE_BATCH_SIZES && kind < CORE_KINDS_MAX; i++) {
         endpoint->service_ns[kind][i] = event->endpoint_service.service_ns[i];
     }
-    core->dirty = true; /* it also decides beside whom it may be placed */
+    core_endpoint_measured(core, endpoint, longest_ns);
     endpoint_decide(core, endpoint);
 }
 
@@ -268,13 +281,14 @@ static void device_share(struct core *core, struct device *device, uint64_t shar
     bool cool = device->utilisation_ppm < core->config.shrink_low_permille * UINT64_C(1000);
     if (hot != (device->hot_since_ns != NEVER_NS)) {
         device->hot_since_ns = hot ? core->now_ns : NEVER_NS;
-        core->dirty = true;
+        core_device_touch(core, device);
     }
     if (cool != (device->cool_since_ns != NEVER_NS)) {
         device->cool_since_ns = cool ? core->now_ns : NEVER_NS;
-        core->dirty = true;
+        core_device_touch(core, device);
     }
     device->sampled_ns = core->now_ns;
+    core_device_note(core, device);
 }
 
 static void burst_explain(struct core *core, struct device *device, enum core_what what)
@@ -289,7 +303,7 @@ static void burst_explain(struct core *core, struct device *device, enum core_wh
     core_explain(core, &explanation);
 }
 
-static void burst_follow(struct core *core, struct device *device)
+void core_burst_follow(struct core *core, struct device *device)
 {
     bool granted = device->hold == CORE_HOLD_HELD;
     bool quiet =
@@ -301,7 +315,6 @@ static void burst_follow(struct core *core, struct device *device)
         }
     } else if (!device->lending && granted && !quiet) {
         device->lending = true;
-        core->dirty = true; /* for the timer that ends it */
         burst_explain(core, device, CORE_WHAT_YIELD_BEGAN);
     }
 }
@@ -326,7 +339,6 @@ static void device_sample(struct core *core, const struct core_event *event)
     if (serving > 0) {
         device->served_ns = core->now_ns;
     }
-    burst_follow(core, device);
 }
 
 static void endpoint_event(struct core *core, struct endpoint *endpoint,
@@ -360,10 +372,8 @@ void core_demand_event(struct core *core, const struct core_event *event)
     struct endpoint *endpoint = core_endpoint_get(core, event->endpoint.endpoint);
     if (event->kind == CORE_EVENT_ENDPOINT_ADDED) {
         reason = endpoint_add(core, &event->endpoint_spec);
-        core->dirty = true;
     } else if (event->kind == CORE_EVENT_ENDPOINT_CHANGED) {
         reason = endpoint_change(core, &event->endpoint_spec);
-        core->dirty = true;
     } else if (endpoint == NULL && event->kind == CORE_EVENT_ENDPOINT_REMOVED) {
         reason = CORE_REASON_UNKNOWN;
     } else if (endpoint != NULL && !endpoint->removing) { /* samples may come a little late */
@@ -376,8 +386,8 @@ void core_demand_event(struct core *core, const struct core_event *event)
 
 void core_demand_refresh(struct core *core)
 {
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        struct endpoint *endpoint = core->endpoints[i];
+    SET_EACH (&core->endpoint_sets[TOUCHED], slot) {
+        struct endpoint *endpoint = core->endpoint_slots[slot];
         uint64_t age = core->now_ns - endpoint->sampled_ns;
         if (endpoint->removing) {
             continue;
@@ -388,12 +398,21 @@ void core_demand_refresh(struct core *core)
             endpoint_decide(core, endpoint);
         }
     }
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
+    SET_EACH (&core->device_sets[TOUCHED], slot) {
+        struct device *device = core->device_slots[slot];
         uint64_t age = core->now_ns - device->sampled_ns;
         if (age >= core->config.sample_stale_ns && device->utilisation_ppm > 0) {
             device_share(core, device, 0, age);
         }
-        burst_follow(core, device);
     }
+}
+
+uint64_t core_endpoint_due_ns(const struct core *core, const struct endpoint *endpoint)
+{
+    uint64_t due_ns = core_sooner(core, NEVER_NS, endpoint->danger_until_ns, 0);
+    due_ns = core_sooner(core, due_ns, endpoint->lower_until_ns, 0);
+    if (endpoint->demand_milli > 0) {
+        due_ns = core_sooner(core, due_ns, endpoint->sampled_ns, core->config.sample_stale_ns);
+    }
+    return due_ns;
 }

@@ -9,8 +9,11 @@
 void core_heartbeat(struct core *core, struct lease *lease)
 {
     lease->heard_ns = core->now_ns;
-    core->dirty |= lease->heartbeat_lost;
-    lease->heartbeat_lost = false;
+    if (lease->heartbeat_lost) {
+        lease->heartbeat_lost = false;
+        core_lease_touch(core, lease);
+    }
+    core_lease_note(core, lease);
 }
 
 uint64_t core_heartbeat_due_ns(const struct core *core, const struct lease *lease)
@@ -23,6 +26,7 @@ uint64_t core_heartbeat_due_ns(const struct core *core, const struct lease *leas
 void core_heartbeat_overdue(struct core *core, struct lease *lease)
 {
     lease->heartbeat_lost = true;
+    core_lease_touch(core, lease);
     struct core_explanation explanation =
         core_explain_begin(core, CORE_WHAT_HEARTBEAT_LOST, CORE_REASON_NONE, NULL, lease, NULL);
     core_explain(core, &explanation);
@@ -37,6 +41,7 @@ void core_heartbeats_forgive(struct core *core, uint64_t late_ns)
         struct lease *lease = core->leases[i];
         if (lease->state == CORE_LEASE_RUNNING && !lease->heartbeat_lost) {
             lease->heard_ns = core->now_ns;
+            core_lease_note(core, lease);
         }
     }
 }

@@ -79,7 +79,7 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
 {
     assert(hold_next[device->hold] & (1u << next));
     core_ledger_update(core, device); /* the time until now belongs to the old state */
-    const struct lease *former = device->lease;
+    struct lease *former = device->lease;
     lease = next == CORE_HOLD_NONE ? NULL : lease;
     lease_count(core, device, -1);
     device->hold = next;
@@ -96,25 +96,67 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
     device->action = 0;
     device->deadline_ns = 0;
     device->advice = 0;
-    core->dirty = true;
+    if (lease != NULL) {
+        core_lease_touch(core, lease);
+    }
+    if (former != NULL && former != lease) {
+        core_lease_touch(core, former);
+    }
+    core_device_touch(core, device);
     core_ledger_update(core, device);
 }
 
-void core_device_promise(struct device *device, struct lease *lease)
+static void promise_take_back(struct core *core, struct device *device)
 {
-    if (device->promised != NULL) {
-        device->promised->promised--;
+    struct lease *lease = device->promised;
+    struct device *next = device->promised_next, *before = device->promised_before;
+    if (next != NULL) {
+        next->promised_before = before;
     }
+    *(before != NULL ? &before->promised_next : &lease->promises) = next;
+    device->promised_next = device->promised_before = NULL;
+    device->promised = NULL;
+    lease->promised--;
+    core_lease_touch(core, lease);
+}
+
+static void promise_give(struct core *core, struct device *device, struct lease *lease)
+{
     device->promised = lease;
+    device->promised_next = lease->promises;
+    if (lease->promises != NULL) {
+        lease->promises->promised_before = device;
+    }
+    lease->promises = device;
+    lease->promised++;
+    core_lease_touch(core, lease);
+}
+
+void core_device_promise(struct core *core, struct device *device, struct lease *lease)
+{
+    if (device->promised == lease) {
+        return;
+    }
+    if (device->promised != NULL) {
+        promise_take_back(core, device);
+    }
     if (lease != NULL) {
-        lease->promised++;
+        promise_give(core, device, lease);
+    }
+    core_device_touch(core, device);
+}
+
+void core_promises_drop(struct core *core, struct lease *lease)
+{
+    while (lease->promises != NULL) {
+        core_device_promise(core, lease->promises, NULL);
     }
 }
 
 void core_device_grant(struct core *core, struct device *device, struct lease *lease,
                        enum core_reason reason)
 {
-    core_device_promise(device, NULL);
+    core_device_promise(core, device, NULL);
     core_device_unkeep(core, device);
     device->generation = ++core->generation;
     lease->generation = device->generation;
@@ -210,11 +252,12 @@ void core_device_resume(struct core *core, struct device *device, enum core_reas
 
 void core_device_resumed(struct core *core, struct device *device)
 {
+    uint64_t rest_ns = core_rung_hold_ns(core, device->lease, device->rung, device->kind);
     hold_move(core, device, CORE_HOLD_HELD, device->lease);
     device->rung = CORE_RUNG_NONE;
     device->handovers++;
-    device->moved = true; /* not moved again at once, but not one of the moves of the hour */
-    device->moved_ns = core->now_ns;
+    /* Not moved again at once, but not one of the moves of the hour. */
+    device->rested_ns = core_add_u64(core->now_ns, rest_ns);
 }
 
 /* All devices of a lease go through this with one action. */
@@ -252,7 +295,7 @@ void core_device_verify(struct core *core, struct device *device, enum core_reas
 /* The device leaves its lease without being let go of. */
 static void device_detach(struct core *core, struct device *device)
 {
-    core_device_promise(device, NULL);
+    core_device_promise(core, device, NULL);
     core_device_unkeep(core, device);
     if (device->hold != CORE_HOLD_NONE) {
         hold_move(core, device, CORE_HOLD_NONE, NULL);
@@ -272,6 +315,7 @@ void core_device_quarantine(struct core *core, struct device *device, enum core_
     core_explain(core, &explanation);
     core_ledger_update(core, device);
     device->health = CORE_HEALTH_QUARANTINED;
+    core_device_touch(core, device);
     core_device_empty(core, device);
     device_detach(core, device);
     if (lease != NULL) {
@@ -291,6 +335,7 @@ void core_device_lose(struct core *core, struct device *device, enum core_reason
     }
     core_ledger_update(core, device);
     device->health = CORE_HEALTH_FAILED;
+    core_device_touch(core, device);
     core_instances_vanish(core, device);
     device_detach(core, device);
     if (lease != NULL) {
@@ -394,10 +439,9 @@ static void device_let_go(struct core *core, struct device *device)
     }
 }
 
-static void kill_answered(struct core *core, uint64_t action, bool done)
+static void kill_answered(struct core *core, struct lease *lease, uint64_t action, bool done)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
+    LEASE_DEVICES (lease, device) {
         if (device->hold != CORE_HOLD_KILLING || device->action != action) {
             continue;
         }
@@ -412,7 +456,7 @@ static void kill_answered(struct core *core, uint64_t action, bool done)
 static void action_answered(struct core *core, struct device *device, uint64_t action, bool done)
 {
     if (device->hold == CORE_HOLD_KILLING) {
-        kill_answered(core, action, done);
+        kill_answered(core, device->lease, action, done);
     } else if (device->hold == CORE_HOLD_GRANTING && done) {
         device_begun(core, device);
     } else if (device->hold == CORE_HOLD_GRANTING) {

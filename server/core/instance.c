@@ -11,16 +11,47 @@ static const uint32_t instance_next[] = {
     [CORE_INSTANCE_REMOVING] = TO(ABSENT),
 };
 
+/* Absent, with nothing to remember. */
+static bool is_blank(const struct instance *instance)
+{
+    return instance->state == CORE_INSTANCE_ABSENT && instance->until_ns == 0 &&
+           instance->failures == 0;
+}
+
+static void instances_due(struct core *core, struct device *device)
+{
+    device->instances_due_ns = NEVER_NS;
+    DEVICE_ENDPOINTS (core, device, endpoint) {
+        uint64_t until_ns = core_instance_of(device, endpoint)->until_ns;
+        if (until_ns > core->now_ns && until_ns < device->instances_due_ns) {
+            device->instances_due_ns = until_ns;
+        }
+    }
+}
+
+/* After every change of an instance: who is where, and when the next of them is due. */
+static void instance_settle(struct core *core, struct device *device, struct endpoint *endpoint)
+{
+    bool blank = is_blank(core_instance_of(device, endpoint));
+    core_set_put(&device->live, endpoint->slot, !blank);
+    core_set_put(&endpoint->hosts, device->slot, !blank);
+    instances_due(core, device);
+    core_endpoint_touch(core, endpoint);
+    core_device_touch(core, device);
+}
+
 static void instance_count(struct device *device, struct endpoint *endpoint,
                            const struct instance *instance, int sign)
 {
     bool present = instance->state != CORE_INSTANCE_ABSENT;
     bool ready = instance->state == CORE_INSTANCE_READY;
+    endpoint->present += (uint32_t)(sign * present);
     endpoint->placed += (uint32_t)(sign * core_instance_serves(instance));
     endpoint->resting += (uint32_t)(sign * (core_instance_serves(instance) && device->resting));
     endpoint->ready += (uint32_t)(sign * (ready && !device->resting));
     device->instances_present += (uint32_t)(sign * present);
     device->instances_ready += (uint32_t)(sign * ready);
+    device->instances_removing += (uint32_t)(sign * (instance->state == CORE_INSTANCE_REMOVING));
     device->instances_bytes += (uint64_t)(sign * present) * endpoint->spec.memory_bytes;
 }
 
@@ -34,8 +65,28 @@ static void instance_move(struct core *core, struct device *device, struct endpo
     instance_count(device, endpoint, instance, 1);
     instance->action = 0;
     instance->until_ns = 0;
-    core->dirty = true;
+    instance_settle(core, device, endpoint);
     core_ledger_update(core, device);
+}
+
+static void instance_wait(struct core *core, struct device *device, struct endpoint *endpoint,
+                          uint64_t span_ns)
+{
+    core_instance_of(device, endpoint)->until_ns = core_add_u64(core->now_ns, span_ns);
+    instance_settle(core, device, endpoint);
+}
+
+static void failures_set(struct device *device, struct endpoint *endpoint, uint32_t failures)
+{
+    struct instance *instance = core_instance_of(device, endpoint);
+    endpoint->failing += (uint32_t)(failures > 0) - (uint32_t)(instance->failures > 0);
+    instance->failures = failures;
+}
+
+void core_instance_forget(struct device *device, const struct endpoint *endpoint)
+{
+    *core_instance_of(device, endpoint) = (struct instance){0};
+    core_set_put(&device->live, endpoint->slot, false);
 }
 
 struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint)
@@ -58,23 +109,24 @@ void core_instances_rest(struct core *core, struct device *device, bool resting)
     if (device->resting == resting) {
         return;
     }
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        instance_count(device, core->endpoints[i], core_instance_of(device, core->endpoints[i]),
-                       -1);
+    DEVICE_ENDPOINTS (core, device, endpoint) {
+        instance_count(device, endpoint, core_instance_of(device, endpoint), -1);
     }
     device->resting = resting;
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        instance_count(device, core->endpoints[i], core_instance_of(device, core->endpoints[i]), 1);
+    DEVICE_ENDPOINTS (core, device, endpoint) {
+        instance_count(device, endpoint, core_instance_of(device, endpoint), 1);
+        core_endpoint_touch(core, endpoint);
     }
 }
 
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
+    SET_EACH (&endpoint->hosts, slot) {
+        struct device *device = core->device_slots[slot];
         if (core_instance_of(device, endpoint)->state != CORE_INSTANCE_ABSENT) {
             device->instances_bytes += memory_bytes - endpoint->spec.memory_bytes;
         }
+        core_device_touch(core, device);
     }
     endpoint->spec.memory_bytes = memory_bytes;
 }
@@ -93,7 +145,7 @@ void core_instance_place(struct core *core, struct device *device, struct endpoi
     struct instance *instance = core_instance_of(device, endpoint);
     instance_move(core, device, endpoint, CORE_INSTANCE_PLACING);
     instance->action = emit_instance(core, CORE_ACTION_PLACE, device, endpoint);
-    instance->until_ns = core_add_u64(core->now_ns, core->config.place_timeout_ns);
+    instance_wait(core, device, endpoint, core->config.place_timeout_ns);
 }
 
 void core_instance_remove(struct core *core, struct device *device, struct endpoint *endpoint)
@@ -102,19 +154,19 @@ void core_instance_remove(struct core *core, struct device *device, struct endpo
     if (core_instance_serves(instance)) {
         instance_move(core, device, endpoint, CORE_INSTANCE_REMOVING);
         instance->action = emit_instance(core, CORE_ACTION_REMOVE, device, endpoint);
-        instance->until_ns = core_add_u64(core->now_ns, core->config.place_timeout_ns);
+        instance_wait(core, device, endpoint, core->config.place_timeout_ns);
     }
 }
 
 void core_instances_vanish(struct core *core, struct device *device)
 {
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        struct endpoint *endpoint = core->endpoints[i];
-        struct instance *instance = core_instance_of(device, endpoint);
-        if (instance->state != CORE_INSTANCE_ABSENT) {
+    DEVICE_ENDPOINTS (core, device, endpoint) {
+        failures_set(device, endpoint, 0);
+        if (core_instance_of(device, endpoint)->state != CORE_INSTANCE_ABSENT) {
             instance_move(core, device, endpoint, CORE_INSTANCE_ABSENT);
+        } else {
+            instance_settle(core, device, endpoint);
         }
-        instance->failures = 0;
     }
 }
 
@@ -123,20 +175,34 @@ static void instance_failed(struct core *core, struct device *device, struct end
     struct instance *instance = core_instance_of(device, endpoint);
     instance_move(core, device, endpoint, CORE_INSTANCE_ABSENT);
     uint32_t doublings = instance->failures < 6 ? instance->failures : 6;
-    instance->failures++;
-    instance->until_ns = core_add_u64(core->now_ns, core->config.retry_ns << doublings);
+    failures_set(device, endpoint, instance->failures + 1);
+    instance_wait(core, device, endpoint, core->config.retry_ns << doublings);
 }
 
 /* No answer: what was being loaded is removed; a removal, which may be repeated, is. */
-void core_instance_overdue(struct core *core, struct device *device, struct endpoint *endpoint)
+static void instance_overdue(struct core *core, struct device *device, struct endpoint *endpoint)
 {
     struct instance *instance = core_instance_of(device, endpoint);
     if (instance->state == CORE_INSTANCE_PLACING) {
         core_instance_remove(core, device, endpoint);
     } else if (instance->state == CORE_INSTANCE_REMOVING) {
         instance->action = emit_instance(core, CORE_ACTION_REMOVE, device, endpoint);
-        instance->until_ns = core_add_u64(core->now_ns, core->config.place_timeout_ns);
+        instance_wait(core, device, endpoint, core->config.place_timeout_ns);
     }
+}
+
+void core_instances_overdue(struct core *core, struct device *device)
+{
+    if (device->instances_due_ns > core->now_ns) {
+        return;
+    }
+    DEVICE_ENDPOINTS (core, device, endpoint) {
+        const struct instance *instance = core_instance_of(device, endpoint);
+        if (instance->action != 0 && instance->until_ns <= core->now_ns) {
+            instance_overdue(core, device, endpoint);
+        }
+    }
+    instances_due(core, device);
 }
 
 static void instance_answered(struct core *core, struct device *device, struct endpoint *endpoint,
@@ -147,8 +213,8 @@ static void instance_answered(struct core *core, struct device *device, struct e
     switch (event->kind) {
     case CORE_EVENT_INSTANCE_READY:
         if (awaited && instance->state == CORE_INSTANCE_PLACING) {
+            failures_set(device, endpoint, 0);
             instance_move(core, device, endpoint, CORE_INSTANCE_READY);
-            instance->failures = 0;
         }
         break;
     case CORE_EVENT_INSTANCE_FAILED:

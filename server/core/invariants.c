@@ -329,6 +329,15 @@ static void check_ledger(const struct core *core, struct report *report)
     }
 }
 
+static void check_index(const struct core *core, struct report *report)
+{
+    uint64_t id = 0;
+    const char *what = core_index_check(core, &id);
+    if (what != NULL) {
+        broken(report, "%s %" PRIu64 " was changed without a touch", what, id);
+    }
+}
+
 bool core_check(const struct core *core, char *text, size_t size)
 {
     struct report report = {.text = text, .size = size};
@@ -352,5 +361,6 @@ bool core_check(const struct core *core, char *text, size_t size)
     }
     check_totals(core, &report);
     check_ledger(core, &report);
+    check_index(core, &report);
     return !report.broken;
 }

@@ -18,7 +18,7 @@ static void lease_measured(struct core *core, const struct core_event *event)
     struct lease *lease = core_lease_get(core, event->lease_speed.lease);
     if (lease != NULL && event->lease_speed.kind < CORE_KINDS_MAX) {
         lease->speed_permille[event->lease_speed.kind] = event->lease_speed.speed_permille;
-        core->dirty = true;
+        core_lease_touch(core, lease);
     }
 }
 
@@ -28,7 +28,7 @@ void core_kinds_event(struct core *core, const struct core_event *event)
         lease_measured(core, event);
     } else if (spec_is_valid(&event->kind_measured)) {
         core->kinds[event->kind_measured.kind] = event->kind_measured;
-        core->dirty = true;
+        core_touch_all(core);
     } else {
         core_emit_reject(core, 0, 0, 0, CORE_REASON_INVALID);
     }

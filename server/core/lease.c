@@ -18,13 +18,11 @@ static const uint32_t lease_next[] = {
     [CORE_LEASE_SUSPENDED] = TO(RUNNING) | TO(DRAINING) | TO(ENDING),
 };
 
-static void promises_drop(struct core *core, const struct lease *lease)
+static void ended_append(struct core *core, struct lease *lease)
 {
-    for (size_t i = 0; i < core->device_count && lease->promised > 0; i++) {
-        if (core->devices[i]->promised == lease) {
-            core_device_promise(core->devices[i], NULL);
-        }
-    }
+    *(core->ended_last != NULL ? &core->ended_last->ended_next : &core->ended_first) = lease;
+    core->ended_last = lease;
+    core->ended_count++;
 }
 
 /* Ended runs that are neither the job's fault nor its owner's wish. */
@@ -108,19 +106,19 @@ void core_lease_move(struct core *core, struct lease *lease, enum core_lease_sta
     lease->since_ns = core->now_ns;
     lease->told = false;
     lease->advice = 0;
-    core->dirty = true;
     if (next != CORE_LEASE_RUNNING) {
-        promises_drop(core, lease);
+        core_promises_drop(core, lease);
     }
     if (next == CORE_LEASE_WAITING) {
         lease_requeue(core, lease, reason);
     } else if (next == CORE_LEASE_ENDED) {
         core_ledger_lose(core, lease); /* nobody will keep it any more */
-        core->ended_count++;
+        ended_append(core, lease);
         struct core_explanation explanation =
             core_explain_begin(core, CORE_WHAT_LEASE_ENDED, reason, NULL, lease, NULL);
         core_explain(core, &explanation);
     }
+    core_lease_touch(core, lease);
 }
 
 void core_lease_settle(struct core *core, struct lease *lease)
@@ -227,6 +225,7 @@ static void lease_back_off(struct core *core, struct lease *lease, uint32_t fail
 {
     uint32_t doublings = failures < 6 ? failures : 6;
     lease->retry_ns = core_add_u64(core->now_ns, core->config.retry_ns << doublings);
+    core_lease_touch(core, lease);
 }
 
 void core_lease_grant_failed(struct core *core, struct lease *lease, enum core_reason reason)
@@ -265,8 +264,15 @@ void core_lease_destroy(struct lease *lease)
 
 static void lease_erase(struct core *core, struct lease *lease)
 {
-    core_lease_erase(core, lease);
+    struct lease **link = &core->ended_first, *before = NULL;
+    while (*link != lease) {
+        before = *link;
+        link = &before->ended_next;
+    }
+    *link = lease->ended_next;
+    core->ended_last = core->ended_last == lease ? before : core->ended_last;
     core->ended_count--;
+    core_lease_erase(core, lease);
     core_team_leave(core, lease->team);
     core_lease_destroy(lease);
 }
@@ -315,6 +321,7 @@ static enum core_reason lease_add(struct core *core, const struct core_lease_spe
     struct lease *lease = lease_create(core, spec, &reason);
     if (lease != NULL) {
         lease->sequence = ++core->sequence;
+        core_lease_touch(core, lease);
     }
     return reason;
 }
@@ -449,7 +456,8 @@ static void lease_progress(struct core *core, struct lease *lease, const struct 
         if (kept > lease->checkpointed_step) {
             lease->reported = true;
             lease->checkpoint_ns = core->now_ns;
-            lease->failures = 0; /* it gets on */
+            lease->failures = 0;           /* it gets on */
+            core_lease_touch(core, lease); /* and is a cheaper victim */
         }
         core_ledger_keep(core, lease, step, kept);
     }
@@ -524,7 +532,8 @@ static enum core_reason lease_resize(struct core *core, struct lease *lease,
     }
     lease->spec = spec;
     lease->advice = 0;
-    promises_drop(core, lease);
+    core_promises_drop(core, lease);
+    core_lease_touch(core, lease);
     if (lease->state != CORE_LEASE_SUSPENDED) { /* else as soon as it goes on */
         lease_trim(core, lease);
     }
@@ -594,7 +603,7 @@ static enum core_reason lease_event(struct core *core, struct lease *lease,
     case CORE_EVENT_EXTENSION_ASKED:
         return core_notice_extend(core, lease, event);
     case CORE_EVENT_RUNG_MEASURED:
-        core_rung_measured(lease, event);
+        core_rung_measured(core, lease, event);
         break;
     case CORE_EVENT_LEASE_PROGRESS:
         lease_progress(core, lease, event);
@@ -614,8 +623,6 @@ void core_lease_event(struct core *core, const struct core_event *event)
 {
     enum core_reason reason;
     struct lease *lease = core_lease_get(core, event->lease.lease);
-    core->dirty |=
-        event->kind != CORE_EVENT_LEASE_PROGRESS && event->kind != CORE_EVENT_LEASE_HEARTBEAT;
     if (event->kind == CORE_EVENT_LEASE_REQUESTED || event->kind == CORE_EVENT_RESTORED_LEASE) {
         reason = lease_add(core, &event->lease_spec);
     } else if (lease != NULL && lease->state != CORE_LEASE_ENDED) {
@@ -636,38 +643,48 @@ void core_lease_event(struct core *core, const struct core_event *event)
     }
 }
 
-void core_leases_tell(struct core *core)
+void core_lease_tell(struct core *core, struct lease *lease)
 {
-    for (size_t i = 0; i < core->lease_count; i++) {
-        struct lease *lease = core->leases[i];
-        if (lease->told && lease->told_held == lease->held && lease->told_state == lease->state &&
-            lease->told_lost == lease->heartbeat_lost) {
-            continue;
-        }
-        lease->told = true;
-        lease->told_lost = lease->heartbeat_lost;
-        lease->told_held = lease->held;
-        lease->told_state = lease->state;
-        struct core_action *action = core_emit(core, CORE_ACTION_LEASE_MOVED);
-        action->lease.lease = lease->spec.lease;
-        action->lease.state = lease->state;
-        action->lease.devices = lease->held;
-        action->lease.reason = lease->reason;
-        action->lease.heartbeat_lost = lease->heartbeat_lost;
+    if (lease->told && lease->told_held == lease->held && lease->told_state == lease->state &&
+        lease->told_lost == lease->heartbeat_lost) {
+        return;
     }
+    lease->told = true;
+    lease->told_lost = lease->heartbeat_lost;
+    lease->told_held = lease->held;
+    lease->told_state = lease->state;
+    struct core_action *action = core_emit(core, CORE_ACTION_LEASE_MOVED);
+    action->lease.lease = lease->spec.lease;
+    action->lease.state = lease->state;
+    action->lease.devices = lease->held;
+    action->lease.reason = lease->reason;
+    action->lease.heartbeat_lost = lease->heartbeat_lost;
 }
 
+/* Only what is told already: nobody is forgotten in the step in which it ended. */
 void core_leases_forget(struct core *core)
 {
     while (core->ended_count > core->config.ended_kept) {
-        struct lease *oldest = NULL;
-        for (size_t i = 0; i < core->lease_count; i++) {
-            struct lease *lease = core->leases[i];
-            if (lease->state == CORE_LEASE_ENDED &&
-                (oldest == NULL || lease->since_ns < oldest->since_ns)) {
-                oldest = lease;
-            }
-        }
-        lease_erase(core, oldest);
+        lease_erase(core, core->ended_first);
     }
+}
+
+uint64_t core_lease_due_ns(const struct core *core, const struct lease *lease)
+{
+    if (lease->state == CORE_LEASE_ENDED || lease->state == CORE_LEASE_ENDING) {
+        return NEVER_NS;
+    }
+    uint64_t due_ns = core_sooner(core, NEVER_NS, core_lease_end_ns(core, lease), 0);
+    due_ns = core_sooner(core, due_ns, core_heartbeat_due_ns(core, lease), 0);
+    due_ns = core_sooner(core, due_ns, lease->retry_ns, 0);
+    if (lease->state == CORE_LEASE_RUNNING) {
+        due_ns = core_sooner(core, due_ns, core_guard_due_ns(core, lease), 0);
+    }
+    due_ns = core_sooner(core, due_ns, core_stop_due_ns(core, lease), 0);
+    if (lease->state == CORE_LEASE_WAITING) {
+        uint64_t steps = (core->now_ns - lease->queued_ns) / core->config.age_ns;
+        due_ns = core_sooner(core, due_ns, lease->queued_ns, core->config.overtake_ns);
+        due_ns = core_sooner(core, due_ns, lease->queued_ns, (steps + 1) * core->config.age_ns);
+    }
+    return due_ns;
 }

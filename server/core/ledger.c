@@ -39,6 +39,39 @@ static enum core_account account_of(const struct core *core, const struct device
                                                             : CORE_ACCOUNT_FREE;
 }
 
+/* Of a lease, the time of all its devices at once: a gang may have thousands. */
+static void lease_accrue(const struct core *core, struct lease *lease)
+{
+    lease->provisional_ns += (core->now_ns - lease->accrued_ns) * lease->training;
+    lease->accrued_ns = core->now_ns;
+}
+
+static uint64_t provisional_at(const struct lease *lease, uint64_t now_ns)
+{
+    return lease->provisional_ns + (now_ns - lease->accrued_ns) * lease->training;
+}
+
+uint64_t core_lease_provisional(const struct core *core, const struct lease *lease)
+{
+    return provisional_at(lease, core->now_ns);
+}
+
+static void trains_for(struct core *core, struct device *device, struct lease *lease)
+{
+    if (device->trains_for == lease) {
+        return;
+    }
+    if (device->trains_for != NULL) {
+        lease_accrue(core, device->trains_for);
+        device->trains_for->training--;
+    }
+    if (lease != NULL) {
+        lease_accrue(core, lease);
+        lease->training++;
+    }
+    device->trains_for = lease;
+}
+
 static void accrue(struct core *core, struct device *device)
 {
     uint64_t passed = core->now_ns - device->account_since_ns;
@@ -46,9 +79,6 @@ static void accrue(struct core *core, struct device *device)
     device->account_open_ns += passed;
     device->account_since_ns = core->now_ns;
     core_totals_add(core, device, passed);
-    if (device->account == CORE_ACCOUNT_TRAINING) {
-        device->lease->provisional_ns += passed;
-    }
 }
 
 void core_ledger_open(struct core *core, struct device *device)
@@ -67,6 +97,7 @@ void core_ledger_update(struct core *core, struct device *device)
         device->account_for = core_totals_endpoint(core, device);
         device->account_open_ns = 0;
     }
+    trains_for(core, device, account == CORE_ACCOUNT_TRAINING ? device->lease : NULL);
 }
 
 void core_ledger_book(struct core *core, struct device *device, uint64_t amount_ns,
@@ -84,6 +115,7 @@ void core_ledger_book(struct core *core, struct device *device, uint64_t amount_
     core_totals_move(core, device, moved, to);
     if (device->account == CORE_ACCOUNT_TRAINING) {
         struct lease *lease = device->lease;
+        lease_accrue(core, lease);
         lease->provisional_ns -= moved < lease->provisional_ns ? moved : lease->provisional_ns;
     }
 }
@@ -96,15 +128,6 @@ void core_ledger_retire(struct core *core, struct device *device)
     }
     core->retired_elapsed_ns += core->now_ns - device->added_ns;
     core->retired_slices += device->slices;
-}
-
-static void lease_accrue(struct core *core, const struct lease *lease)
-{
-    for (size_t i = 0; i < core->device_count; i++) {
-        if (core->devices[i]->lease == lease) {
-            accrue(core, core->devices[i]);
-        }
-    }
 }
 
 /* What was trained since the checkpoint stays provisional, in proportion to its steps. */
@@ -124,6 +147,9 @@ void core_ledger_keep(struct core *core, struct lease *lease, uint64_t step,
 void core_ledger_lose(struct core *core, struct lease *lease)
 {
     lease_accrue(core, lease);
+    LEASE_DEVICES (lease, device) {
+        accrue(core, device); /* what is lost is taken from what is booked */
+    }
     core->lost_ns += lease->provisional_ns;
     core_totals_lose(lease, lease->provisional_ns);
     lease->provisional_ns = 0;
@@ -151,14 +177,13 @@ void core_ledger_read(const struct core *core, uint64_t now_ns, struct core_ledg
         }
         uint64_t open_ns = now - device->account_since_ns;
         ret_ledger->account_ns[device->account] += open_ns;
-        ret_ledger->provisional_ns += device->account == CORE_ACCOUNT_TRAINING ? open_ns : 0;
         ret_ledger->elapsed_ns += now - device->added_ns;
         ret_ledger->slices += device->slices;
     }
     ret_ledger->account_ns[CORE_ACCOUNT_TRAINING] -= core->lost_ns;
     ret_ledger->account_ns[CORE_ACCOUNT_LOST] += core->lost_ns;
     for (size_t i = 0; i < core->lease_count; i++) {
-        ret_ledger->provisional_ns += core->leases[i]->provisional_ns;
+        ret_ledger->provisional_ns += provisional_at(core->leases[i], now);
     }
     ret_ledger->unbooked_ns = core->unbooked_ns;
     memcpy(ret_ledger->handovers, core->handovers, sizeof ret_ledger->handovers);

@@ -18,8 +18,10 @@ bool core_may_move(const struct core *core)
 
 bool core_device_spare(const struct core *core, const struct device *device)
 {
-    for (size_t i = 0; i < core->endpoint_count && !device->resting; i++) {
-        const struct endpoint *endpoint = core->endpoints[i];
+    if (device->resting) {
+        return true;
+    }
+    DEVICE_ENDPOINTS (core, device, endpoint) {
         if (core_instance_serves(core_instance_of(device, endpoint)) &&
             core_endpoint_serving(endpoint) < endpoint->needed + endpoint->taken + 1) {
             return false;
@@ -28,37 +30,58 @@ bool core_device_spare(const struct core *core, const struct device *device)
     return true;
 }
 
+/* A batch of one may outlast half of the other's SLO in neither direction. */
+static bool pair_agrees(const struct endpoint *a, uint64_t batch_of_a_ns, const struct endpoint *b)
+{
+    return batch_of_a_ns <= b->spec.slo_ns / 2 && core_endpoint_batch_ns(b) <= a->spec.slo_ns / 2;
+}
+
 bool core_neighbours_agree(const struct core *core, const struct device *device,
                            const struct endpoint *endpoint)
 {
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        const struct endpoint *other = core->endpoints[i];
+    uint64_t batch_ns = core_endpoint_batch_ns(endpoint);
+    DEVICE_ENDPOINTS (core, device, other) {
         if (other != endpoint && core_instance_of(device, other)->state != CORE_INSTANCE_ABSENT &&
-            (core_endpoint_batch_ns(endpoint) > other->spec.slo_ns / 2 ||
-             core_endpoint_batch_ns(other) > endpoint->spec.slo_ns / 2)) {
+            !pair_agrees(endpoint, batch_ns, other)) {
             return false;
         }
     }
     return true;
 }
 
-static bool shares(const struct lease *lease)
+/* Measured times change all the time; what follows from them hardly ever does. */
+void core_endpoint_measured(struct core *core, struct endpoint *endpoint, uint64_t former_ns)
 {
-    return lease == NULL || lease->spec.in_process;
+    uint64_t batch_ns = core_endpoint_batch_ns(endpoint);
+    bool same = true;
+    for (size_t i = 0; i < core->endpoint_count && same; i++) {
+        same = pair_agrees(endpoint, former_ns, core->endpoints[i]) ==
+               pair_agrees(endpoint, batch_ns, core->endpoints[i]);
+    }
+    if (!same) {
+        core_endpoint_reconsider(core, endpoint);
+    }
+}
+
+void core_endpoint_reconsider(struct core *core, struct endpoint *endpoint)
+{
+    endpoint->wide = true;
+    endpoint->wide_parking = true;
+    core_endpoint_touch(core, endpoint);
+    SET_EACH (&endpoint->hosts, slot) {
+        core_device_touch(core, core->device_slots[slot]);
+    }
 }
 
 static enum fit fit_of(const struct core *core, const struct device *device,
                        const struct endpoint *endpoint)
 {
     const struct instance *instance = core_instance_of(device, endpoint);
-    bool unverified = device->hold != CORE_HOLD_NONE && device->lease == NULL;
-    bool stopped = device->hold == CORE_HOLD_SUSPENDED && !device->lease->going_on_wanted;
     if (!core_device_usable(device) || !((endpoint->spec.kinds_mask >> device->kind) & 1) ||
-        instance->state != CORE_INSTANCE_ABSENT || core->now_ns < instance->until_ns ||
-        unverified) {
+        instance->state != CORE_INSTANCE_ABSENT || core->now_ns < instance->until_ns) {
         return FIT_UNUSABLE;
     }
-    if ((!stopped && !shares(device->lease)) || !shares(device->promised)) {
+    if (!core_device_is_open(device)) {
         return FIT_HOLDER;
     }
     if (!core_neighbours_agree(core, device, endpoint)) {
@@ -69,6 +92,29 @@ static enum fit fit_of(const struct core *core, const struct device *device,
     return core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes ? FIT_YES
                                                                                    : FIT_MEMORY;
 }
+
+/* ---- which devices to look at: those with news, or all where an instance could be at all ---- */
+
+static struct device *candidate(const struct core *core, const struct endpoint *endpoint, bool wide,
+                                uint32_t from)
+{
+    uint32_t best = SLOT_NONE;
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && wide; kind++) {
+        const struct set *open = &core->device_sets[DEVICES_OPEN + kind];
+        if (((endpoint->spec.kinds_mask >> kind) & 1) && open->count > 0) {
+            uint32_t slot = core_set_next(open, from);
+            best = slot < best ? slot : best;
+        }
+    }
+    best = wide ? best : core_set_next(&core->device_sets[NEWS], from);
+    return best != SLOT_NONE ? core->device_slots[best] : NULL;
+}
+
+#define CANDIDATES(core, of, wide, each)                                                           \
+    for (struct device *each = candidate(core, of, wide, 0); each != NULL;                         \
+         each = candidate(core, of, wide, each->slot + 1))
+
+/* ---- what demand needs ---- */
 
 /* Lower is better: healthy before slow, kept for it before others, then few neighbours. */
 static uint64_t place_score(const struct device *device, const struct endpoint *endpoint)
@@ -82,8 +128,7 @@ static struct device *place_find(const struct core *core, const struct endpoint 
 {
     struct device *best = NULL;
     uint64_t best_score = UINT64_MAX;
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
+    CANDIDATES (core, endpoint, endpoint->wide, device) {
         if (fit_of(core, device, endpoint) != FIT_YES) {
             continue;
         }
@@ -106,8 +151,7 @@ static bool can_go(const struct device *device, const struct endpoint *endpoint)
 static bool make_room(struct core *core, struct device *device, const struct endpoint *endpoint)
 {
     uint64_t used = device->holder_bytes;
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        const struct endpoint *other = core->ranked[i];
+    DEVICE_ENDPOINTS (core, device, other) {
         bool stays =
             core_instance_serves(core_instance_of(device, other)) && !can_go(device, other);
         used = core_add_u64(used, stays ? other->spec.memory_bytes : 0);
@@ -129,9 +173,12 @@ static bool make_room(struct core *core, struct device *device, const struct end
 
 bool core_endpoint_failing(const struct core *core, const struct endpoint *endpoint)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
-        const struct instance *instance = core_instance_of(core->devices[i], endpoint);
-        if (instance->failures > 0 && core_device_usable(core->devices[i])) {
+    if (endpoint->failing == 0) {
+        return false;
+    }
+    SET_EACH (&endpoint->hosts, slot) {
+        const struct device *device = core->device_slots[slot];
+        if (core_instance_of(device, endpoint)->failures > 0 && core_device_usable(device)) {
             return true;
         }
     }
@@ -142,14 +189,15 @@ bool core_endpoint_failing(const struct core *core, const struct endpoint *endpo
 static bool room_coming(const struct core *core, const struct device *device,
                         const struct endpoint *endpoint)
 {
+    if (device->instances_removing == 0 || fit_of(core, device, endpoint) != FIT_MEMORY) {
+        return false;
+    }
     uint64_t used = device->holder_bytes;
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        const struct endpoint *other = core->endpoints[i];
+    DEVICE_ENDPOINTS (core, device, other) {
         bool stays = core_instance_serves(core_instance_of(device, other));
         used = core_add_u64(used, stays ? other->spec.memory_bytes : 0);
     }
-    return fit_of(core, device, endpoint) == FIT_MEMORY &&
-           core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes;
+    return core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes;
 }
 
 /* On its way from its holder to the endpoint, there by then. */
@@ -169,9 +217,14 @@ uint32_t core_capacity_coming(const struct core *core, const struct endpoint *en
                               uint64_t by_ns)
 {
     uint32_t coming = 0;
-    for (size_t i = 0; i < core->device_count; i++) {
-        const struct device *device = core->devices[i];
-        coming += taken_for(core, device, endpoint, by_ns) || room_coming(core, device, endpoint);
+    SET_EACH (&core->device_sets[DEVICES_MOVING], slot) {
+        coming += taken_for(core, core->device_slots[slot], endpoint, by_ns);
+    }
+    SET_EACH (&core->device_sets[DEVICES_CLEARING], slot) {
+        const struct device *device = core->device_slots[slot];
+        bool counted = core_set_has(&core->device_sets[DEVICES_MOVING], slot) &&
+                       taken_for(core, device, endpoint, by_ns);
+        coming += !counted && room_coming(core, device, endpoint);
     }
     return coming;
 }
@@ -179,13 +232,24 @@ uint32_t core_capacity_coming(const struct core *core, const struct endpoint *en
 /* What rests counts towards the endpoint's maximum too: it goes where it would be one too many. */
 static void make_way(struct core *core, struct endpoint *endpoint)
 {
-    for (size_t i = core->device_count;
-         i-- > 0 && endpoint->placed >= endpoint->spec.devices_max;) {
-        struct device *device = core->devices[i];
-        if (device->resting && core_instance_serves(core_instance_of(device, endpoint))) {
+    SET_EACH (&endpoint->hosts, slot) {
+        struct device *device = core->device_slots[slot];
+        if (endpoint->placed >= endpoint->spec.devices_max && device->resting &&
+            core_instance_serves(core_instance_of(device, endpoint))) {
             core_instance_remove(core, device, endpoint);
         }
     }
+}
+
+static bool make_room_somewhere(struct core *core, const struct endpoint *endpoint)
+{
+    CANDIDATES (core, endpoint, endpoint->wide, device) {
+        if (fit_of(core, device, endpoint) == FIT_MEMORY && !room_coming(core, device, endpoint) &&
+            make_room(core, device, endpoint)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* For one instance more: place it, or set free the memory or the device for it. */
@@ -204,29 +268,16 @@ static bool reach(struct core *core, struct endpoint *endpoint)
         core_explain(core, &explanation);
         return true;
     }
-    for (size_t i = 0; i < core->device_count && core_may_move(core); i++) {
-        device = core->devices[i];
-        if (fit_of(core, device, endpoint) == FIT_MEMORY && !room_coming(core, device, endpoint) &&
-            make_room(core, device, endpoint)) {
-            return true;
-        }
-    }
-    return core_take_for(core, endpoint, CORE_TAKE_ANY);
+    return (core_may_move(core) && make_room_somewhere(core, endpoint)) ||
+           core_take_for(core, endpoint, CORE_TAKE_ANY);
 }
 
-/* What is on its way comes late: stops in place bridge the time until then. */
-static void bridge(struct core *core, struct endpoint *endpoint)
+enum core_reason core_endpoint_lacks(const struct core *core, const struct endpoint *endpoint)
 {
-    uint64_t by_ns = core_add_u64(core->now_ns, core_endpoint_within_ns(core, endpoint));
-    uint32_t soon = core_capacity_coming(core, endpoint, by_ns);
-    while (core_endpoint_serving(endpoint) + soon < endpoint->needed &&
-           core_take_for(core, endpoint, CORE_TAKE_BRIDGE)) {
-        soon++;
+    if (core_endpoint_serving(endpoint) + core_capacity_coming(core, endpoint, NEVER_NS) >=
+        endpoint->needed) {
+        return CORE_REASON_NONE;
     }
-}
-
-static enum core_reason why_lacking(const struct core *core, const struct endpoint *endpoint)
-{
     enum core_reason reason =
         core_endpoint_failing(core, endpoint) ? CORE_REASON_ACTION_FAILED : CORE_REASON_DEMAND;
     for (size_t i = 0; i < core->device_count; i++) {
@@ -241,50 +292,68 @@ static enum core_reason why_lacking(const struct core *core, const struct endpoi
     return reason;
 }
 
+/* What is on its way comes late: stops in place bridge the time until then. */
+static void bridge(struct core *core, struct endpoint *endpoint)
+{
+    uint64_t by_ns = core_add_u64(core->now_ns, core_endpoint_within_ns(core, endpoint));
+    uint32_t soon = core_capacity_coming(core, endpoint, by_ns);
+    while (core_endpoint_serving(endpoint) + soon < endpoint->needed) {
+        if (!core_take_for(core, endpoint, CORE_TAKE_BRIDGE)) {
+            endpoint->wide_bridging = !core_may_move(core);
+            return;
+        }
+        soon++;
+    }
+}
+
+static void lacking_follow(struct core *core, struct endpoint *endpoint, bool lacking)
+{
+    if (lacking != (endpoint->lacking_since_ns != NEVER_NS)) {
+        endpoint->lacking_since_ns = lacking ? core->now_ns : NEVER_NS;
+        core_endpoint_note(core, endpoint);
+    }
+}
+
 static void satisfy(struct core *core, struct endpoint *endpoint)
 {
-    endpoint->lacks = CORE_REASON_NONE;
-    if (core_endpoint_serving(endpoint) >= endpoint->needed) {
+    bool lacking = core_endpoint_serving(endpoint) < endpoint->needed;
+    lacking_follow(core, endpoint, lacking);
+    if (!lacking) {
+        endpoint->wide = true; /* it has not looked at what is new */
+        endpoint->wide_bridging = true;
         endpoint->advice = 0;
-        endpoint->lacking_since_ns = NEVER_NS;
         return;
     }
-    if (endpoint->lacking_since_ns == NEVER_NS) {
-        endpoint->lacking_since_ns = core->now_ns;
-    }
+    endpoint->wide = endpoint->wide || core_endpoint_is_news(core, endpoint);
     uint32_t coming = core_capacity_coming(core, endpoint, NEVER_NS);
     while (core_endpoint_serving(endpoint) + coming < endpoint->needed) {
         uint32_t serving = core_endpoint_serving(endpoint);
         if (!reach(core, endpoint)) {
-            endpoint->lacks = why_lacking(core, endpoint);
+            endpoint->wide = !core_may_move(core); /* what would be done is not done: still news */
+            endpoint->wide_bridging = true;
             return;
         }
         coming += core_endpoint_serving(endpoint) == serving;
     }
+    endpoint->wide = true;
+    endpoint->wide_bridging = true;
     bridge(core, endpoint);
     endpoint->advice = 0;
 }
 
-/* What is being removed makes room for something that is needed, not for parking. */
-static bool has_removing(const struct core *core, const struct device *device)
-{
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        if (core_instance_of(device, core->endpoints[i])->state == CORE_INSTANCE_REMOVING) {
-            return true;
-        }
-    }
-    return false;
-}
+/* ---- parking: where memory is left, but not what is being cleared for something needed ---- */
 
 static void park(struct core *core, struct endpoint *endpoint)
 {
-    for (size_t i = 0; i < core->device_count && endpoint->placed < endpoint->spec.devices_max;
-         i++) {
-        struct device *device = core->devices[i];
-        if (fit_of(core, device, endpoint) == FIT_YES && !has_removing(core, device)) {
+    CANDIDATES (core, endpoint, endpoint->wide_parking, device) {
+        if (endpoint->placed >= endpoint->spec.devices_max) {
+            break;
+        }
+        if (device->instances_removing == 0 && fit_of(core, device, endpoint) == FIT_YES) {
             core_instance_place(core, device, endpoint);
         }
     }
+    endpoint->wide_parking = endpoint->placed >= endpoint->spec.devices_max;
 }
 
 void core_placement_plan(struct core *core)

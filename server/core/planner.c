@@ -17,8 +17,8 @@ static struct core_explanation hot_explanation(struct core *core, const struct d
         core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_SUSTAINED_LOAD, chosen,
                            chosen->lease, core_device_busiest(core, chosen));
     explanation.rung = CORE_RUNG_SHRINK;
-    for (size_t i = 0; i < core->device_count; i++) {
-        const struct device *device = core->devices[i];
+    SET_EACH (&core->device_sets[DEVICES_HOT], slot) {
+        const struct device *device = core->device_slots[slot];
         if (hot_victim(core, device)) {
             core_explain_victim(&explanation, device, core_victim_cost(core, device),
                                 device == chosen);
@@ -31,8 +31,13 @@ static struct core_explanation hot_explanation(struct core *core, const struct d
  * of training would only wait for that device. */
 static void plan_sustained(struct core *core)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
+    SET_EACH (&core->device_sets[DEVICES_HOT], slot) {
+        if (core_lease_is_news(core, core->device_slots[slot]->lease)) {
+            core_set_put(&core->device_sets[NEWS], slot, true);
+        }
+    }
+    SET_EACH (&core->device_sets[NEWS], slot) {
+        struct device *device = core->device_slots[slot];
         if (!hot_victim(core, device) || !core_device_rested(core, device)) {
             continue;
         }
@@ -58,8 +63,8 @@ static bool endpoint_lacks(const struct core *core, uint64_t id)
 /* Past the bound of moves a device is not given back: the reserve grows instead. */
 static void plan_give_back(struct core *core)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
+    SET_EACH (&core->device_sets[NEWS], slot) {
+        struct device *device = core->device_slots[slot];
         if (!device->kept || device->hold != CORE_HOLD_NONE || !core_device_cool(core, device) ||
             !core_device_rested(core, device) || endpoint_lacks(core, device->kept_for)) {
             continue;
@@ -78,11 +83,11 @@ static void plan_give_back(struct core *core)
     }
 }
 
-static bool growable(const struct core *core, const struct device *device, uint32_t blocked)
+static bool growable(const struct core *core, const struct device *device)
 {
     return core_device_usable(device) && device->hold == CORE_HOLD_NONE && !device->kept &&
            device->hot_since_ns == NEVER_NS && core_device_rested(core, device) &&
-           !((blocked >> device->kind) & 1);
+           !((core->blocked >> device->kind) & 1);
 }
 
 static bool can_grow_onto(const struct core *core, const struct lease *lease,
@@ -105,11 +110,14 @@ static bool grows_before(const struct lease *a, const struct lease *b)
     return a->sequence < b->sequence;
 }
 
+/* A device without news found nobody at the last plan: only leases with news can want it now. */
 static struct lease *grower_for(const struct core *core, const struct device *device)
 {
     struct lease *best = NULL;
-    for (size_t i = 0; i < core->lease_count; i++) {
-        struct lease *lease = core->leases[i];
+    bool old = core_may_move(core) && core_set_has(&core->device_sets[DEVICES_OLD], device->slot) &&
+               !core_set_has(&core->device_sets[TOUCHED], device->slot);
+    SET_EACH (&core->lease_sets[old ? NEWS : LEASES_GROWING], slot) {
+        struct lease *lease = core->lease_slots[slot];
         if (core_lease_wants_more(lease) && can_grow_onto(core, lease, device) &&
             (best == NULL || grows_before(lease, best))) {
             best = lease;
@@ -125,38 +133,67 @@ static void grow(struct core *core, struct device *device, struct lease *lease)
                            core_device_busiest(core, device));
     explanation.rung = CORE_RUNG_FREE;
     if (!core_may_move(core)) {
+        explanation.endpoint = 0; /* it is no other thought when that one changes */
         core_explain_advice(core, &device->advice, explanation);
         return;
     }
     bool must_empty = core_device_must_empty(device, lease);
-    if (device->promised != lease) {
-        core_device_promise(device, lease);
-        core->dirty = true;
-    }
+    core_device_promise(core, device, lease);
     if (!must_empty || core_device_empty(core, device)) {
         core_device_grant(core, device, lease, CORE_REASON_ELASTIC_GROWTH);
         core_explain(core, &explanation);
     }
 }
 
-static void plan_growth(struct core *core, uint32_t blocked)
+static void grow_onto(struct core *core, struct device *device)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        struct lease *promised = device->promised;
-        if (promised != NULL && promised->state != CORE_LEASE_RUNNING) {
-            continue; /* a waiting gang's */
+    struct lease *promised = device->promised;
+    if (promised != NULL && promised->state != CORE_LEASE_RUNNING) {
+        return; /* a waiting gang's */
+    }
+    bool possible = growable(core, device);
+    if (promised != NULL && (!possible || !can_grow_onto(core, promised, device))) {
+        core_device_promise(core, device, NULL);
+        promised = NULL;
+    }
+    struct lease *lease = promised != NULL || !possible ? promised : grower_for(core, device);
+    if (lease != NULL) {
+        grow(core, device, lease);
+    }
+}
+
+/* Beside devices with news: those promised to a lease with news, and all idle ones that it could
+ * want. */
+static void growth_gather(struct core *core)
+{
+    uint32_t kinds = 0;
+    struct set *old = &core->device_sets[DEVICES_OLD];
+    core_set_clear(old);
+    SET_EACH (&core->lease_sets[NEWS], slot) {
+        struct lease *lease = core->lease_slots[slot];
+        bool wants = core_lease_wants_more(lease) || !core_may_move(core);
+        kinds |= wants ? lease->spec.kinds_mask : 0;
+        for (struct device *device = lease->promises; device != NULL;
+             device = device->promised_next) {
+            core_set_put(old, device->slot, true);
         }
-        bool possible = growable(core, device, blocked);
-        if (promised != NULL && (!possible || !can_grow_onto(core, promised, device))) {
-            core_device_promise(device, NULL);
-            core->dirty = true;
-            promised = NULL;
+    }
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        if ((kinds >> kind) & 1) {
+            core_set_join(old, &core->device_sets[DEVICES_IDLE + kind]);
         }
-        struct lease *lease = promised != NULL ? promised : grower_for(core, device);
-        if (possible && lease != NULL) {
-            grow(core, device, lease);
-        }
+    }
+    SET_EACH (&core->device_sets[NEWS], slot) {
+        core_set_put(old, slot, false);
+    }
+    core_set_join(&core->device_sets[NEWS], old);
+}
+
+static void plan_growth(struct core *core)
+{
+    growth_gather(core);
+    SET_EACH (&core->device_sets[NEWS], slot) {
+        grow_onto(core, core->device_slots[slot]);
     }
 }
 
@@ -167,6 +204,6 @@ void core_plan(struct core *core)
     core_placement_plan(core);
     core_stops_replace(core);
     plan_sustained(core);
-    uint32_t blocked = core_queue_plan(core);
-    plan_growth(core, blocked);
+    core_queue_plan(core);
+    plan_growth(core);
 }

@@ -14,18 +14,41 @@ uint64_t core_device_memory_used(const struct device *device)
     return core_add_u64(device->holder_bytes, device->instances_bytes);
 }
 
+static uint32_t sum_of_kinds(const uint32_t counts[CORE_KINDS_MAX], uint32_t kinds_mask)
+{
+    uint32_t sum = 0;
+    for (int kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        sum += (kinds_mask >> kind) & 1 ? counts[kind] : 0;
+    }
+    return sum;
+}
+
 uint32_t core_pool_matching(const struct core *core, uint32_t kinds_mask)
 {
-    uint32_t matching = 0;
-    for (size_t i = 0; i < core->device_count; i++) {
-        matching += (kinds_mask >> core->devices[i]->kind) & 1;
-    }
-    return matching;
+    return sum_of_kinds(core->matching, kinds_mask);
+}
+
+uint32_t core_pool_usable(const struct core *core, uint32_t kinds_mask)
+{
+    return sum_of_kinds(core->usable, kinds_mask);
+}
+
+static bool shares(const struct lease *lease)
+{
+    return lease == NULL || lease->spec.in_process;
+}
+
+bool core_device_is_open(const struct device *device)
+{
+    bool unverified = device->hold != CORE_HOLD_NONE && device->lease == NULL;
+    return core_device_usable(device) && !unverified && shares(device->promised) &&
+           (shares(device->lease) ||
+            (device->hold == CORE_HOLD_SUSPENDED && !device->lease->going_on_wanted));
 }
 
 bool core_device_rested(const struct core *core, const struct device *device)
 {
-    return !device->moved || core->now_ns - device->moved_ns >= core_hold_ns(core);
+    return core->now_ns >= device->rested_ns;
 }
 
 static uint32_t moves_capacity(const struct core *core)
@@ -33,13 +56,26 @@ static uint32_t moves_capacity(const struct core *core)
     return core->config.moves_per_hour + core->config.moves_extra;
 }
 
+/* The ring's place of the move that has `later` moves after it. */
+static uint64_t move_at(const struct core *core, const struct device *device, uint32_t later)
+{
+    uint32_t capacity = moves_capacity(core);
+    return device->moves[(device->move_next + capacity - 1 - later) % capacity];
+}
+
+/* They are in the order of time: the number of late ones is found by halving. */
 uint32_t core_device_moves(const struct core *core, const struct device *device)
 {
-    uint32_t moves = 0;
-    for (uint32_t i = 0; i < device->move_count; i++) {
-        moves += core->now_ns - device->moves[i] < HOUR_NS;
+    uint32_t low = 0, high = device->move_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (core->now_ns - move_at(core, device, middle) < HOUR_NS) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
-    return moves;
+    return low;
 }
 
 void core_device_count_move(struct core *core, struct device *device)
@@ -48,27 +84,51 @@ void core_device_count_move(struct core *core, struct device *device)
     device->moves[device->move_next] = core->now_ns;
     device->move_next = (device->move_next + 1) % capacity;
     device->move_count += device->move_count < capacity;
-    device->moved = true;
-    device->moved_ns = core->now_ns;
+    device->rested_ns = core_add_u64(core->now_ns, core_hold_ns(core));
+    core_device_touch(core, device);
 }
 
 void core_device_keep(struct core *core, struct device *device, uint64_t endpoint)
 {
     device->kept = true;
     device->kept_for = endpoint;
-    core->dirty = true;
+    core_device_touch(core, device);
 }
 
 void core_device_unkeep(struct core *core, struct device *device)
 {
-    core->dirty |= device->kept;
-    device->kept = false;
-    device->kept_for = 0;
+    if (device->kept) {
+        device->kept = false;
+        device->kept_for = 0;
+        core_device_touch(core, device);
+    }
+}
+
+uint64_t core_device_due_ns(const struct core *core, const struct device *device)
+{
+    uint64_t due_ns = core_sooner(core, device->instances_due_ns, device->deadline_ns, 0);
+    due_ns = core_sooner(core, due_ns, device->rested_ns, 0);
+    due_ns = core_sooner(core, due_ns, device->hot_since_ns, core->config.shrink_after_ns);
+    if (device->kept) {
+        due_ns = core_sooner(core, due_ns, device->cool_since_ns, core->config.cool_down_ns);
+    }
+    if (device->lending) {
+        due_ns = core_sooner(core, due_ns, device->served_ns, core->config.quiet_ns);
+    }
+    if (device->utilisation_ppm > 0) {
+        due_ns = core_sooner(core, due_ns, device->sampled_ns, core->config.sample_stale_ns);
+    }
+    uint32_t moves = core_device_moves(core, device);
+    if (moves >= core->config.moves_per_hour) {
+        due_ns = core_sooner(core, due_ns, move_at(core, device, moves - 1), HOUR_NS);
+    }
+    return due_ns;
 }
 
 void core_device_destroy(struct device *device)
 {
     if (device != NULL) {
+        core_set_fini(&device->live);
         free(device->instances);
         free(device->moves);
         free(device);
@@ -83,7 +143,8 @@ static struct device *device_create(const struct core *core, const struct core_d
     }
     device->instances = calloc(core->slot_capacity, sizeof *device->instances);
     device->moves = calloc(moves_capacity(core), sizeof *device->moves);
-    if (device->instances == NULL || device->moves == NULL) {
+    if (device->instances == NULL || device->moves == NULL ||
+        core_set_reserve(&device->live, core->slot_capacity) < 0) {
         core_device_destroy(device);
         return NULL;
     }
@@ -98,6 +159,7 @@ static struct device *device_create(const struct core *core, const struct core_d
     device->served_ns = NEVER_NS;
     device->hot_since_ns = NEVER_NS;
     device->cool_since_ns = core->now_ns;
+    device->instances_due_ns = NEVER_NS;
     return device;
 }
 
@@ -113,13 +175,12 @@ static enum core_reason device_add(struct core *core, const struct core_device_s
         return CORE_REASON_TABLE_FULL;
     }
     struct device *device = device_create(core, spec);
-    if (device == NULL || core_table_reserve((void ***)&core->devices, &core->device_capacity,
-                                             core->device_count + 1) < 0) {
+    if (device == NULL || core_device_insert(core, device) < 0) {
         core_device_destroy(device);
         return CORE_REASON_NO_MEMORY;
     }
-    core_device_insert(core, device);
     core_ledger_open(core, device);
+    core_device_touch(core, device);
     return CORE_REASON_NONE;
 }
 
@@ -129,6 +190,10 @@ static void device_remove(struct core *core, struct device *device)
     core_ledger_retire(core, device);
     core_device_erase(core, device);
     core_device_destroy(device);
+    SET_EACH (&core->lease_sets[LEASES_WAITING], slot) {
+        core_lease_touch(core,
+                         core->lease_slots[slot]); /* it may wait for what is impossible now */
+    }
 }
 
 /* Back in the pool only after a look: nobody may still use it. */
@@ -139,20 +204,20 @@ static void device_recover(struct core *core, struct device *device)
     }
     core_ledger_update(core, device);
     device->health = CORE_HEALTH_OK;
+    core_device_touch(core, device);
     core_device_verify(core, device, CORE_REASON_DEVICE_FAILED);
 }
 
 static void device_reclaim(struct core *core, struct device *device, uint64_t by_ns)
 {
     device->reclaim_by_ns = by_ns;
+    core_device_touch(core, device);
     if (by_ns == 0) {
         return;
     }
-    core_device_promise(device, NULL);
+    core_device_promise(core, device, NULL);
     core_device_unkeep(core, device);
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        core_instance_remove(core, device, core->endpoints[i]);
-    }
+    core_device_empty(core, device);
     struct lease *lease = device->lease;
     if (device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD) {
         enum core_rung rung = core_rung_for_one(lease);
@@ -178,6 +243,7 @@ static void device_slow(struct device *device, bool on)
 static void device_occupied(struct core *core, struct device *device, bool on)
 {
     device->occupied = on;
+    core_device_touch(core, device);
     core_ledger_update(core, device);
 }
 
@@ -197,12 +263,15 @@ static void device_event(struct core *core, struct device *device, const struct 
         break;
     case CORE_EVENT_DEVICE_SLOW:
         device_slow(device, event->device_flag.on);
+        core_device_touch(core, device);
         break;
     case CORE_EVENT_DEVICE_SPEED:
         device->speed_permille = event->device_speed.speed_permille;
+        core_device_touch(core, device);
         break;
     case CORE_EVENT_DEVICE_CORDONED:
         device->cordoned = event->device_flag.on;
+        core_device_touch(core, device);
         break;
     case CORE_EVENT_DEVICE_OCCUPIED:
         device_occupied(core, device, event->device_flag.on);
@@ -217,7 +286,6 @@ static void device_event(struct core *core, struct device *device, const struct 
 
 void core_pool_event(struct core *core, const struct core_event *event)
 {
-    core->dirty = true;
     if (event->kind == CORE_EVENT_DEVICE_ADDED) {
         enum core_reason reason = device_add(core, &event->device_added);
         if (reason != CORE_REASON_NONE) {

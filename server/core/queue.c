@@ -2,191 +2,90 @@
  * and from what elastic leases hold above theirs. Nothing is revoked unless the whole minimum can
  * be met; what is freed is promised, so that nobody else takes it on the way. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/core/state.h"
 
-#define SCORE_PROMISED 0
-#define SCORE_NONE UINT32_MAX
+/* ---- the order ---- */
+
+static bool ranks_before(const struct lease *a, const struct lease *b)
+{
+    return a->rank != b->rank ? a->rank > b->rank : a->sequence < b->sequence;
+}
 
 static int queue_compare(const void *a, const void *b)
 {
-    const struct lease *left = *(struct lease *const *)a;
-    const struct lease *right = *(struct lease *const *)b;
-    if (left->rank != right->rank) {
-        return left->rank > right->rank ? -1 : 1;
-    }
-    return left->sequence < right->sequence ? -1 : 1;
+    return ranks_before(*(struct lease *const *)a, *(struct lease *const *)b) ? -1 : 1;
 }
 
-static size_t queue_sort(struct core *core)
+/* Takes out whose place may have changed. */
+static void queue_thin(struct core *core)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < core->lease_count; i++) {
-        struct lease *lease = core->leases[i];
-        lease->position = 0;
-        if (lease->state == CORE_LEASE_WAITING) {
-            uint64_t age = (core->now_ns - lease->queued_ns) / core->config.age_ns;
-            lease->rank = (int64_t)lease->spec.priority + (int64_t)age;
-            core->queue[count++] = lease;
+    size_t kept = 0;
+    for (size_t i = 0; i < core->queue_count; i++) {
+        struct lease *lease = core->queue[i];
+        lease->queued = !core_lease_is_news(core, lease);
+        core->queue[kept] = lease;
+        kept += lease->queued;
+    }
+    core->queue_count = kept;
+}
+
+static void queue_insert(struct core *core, struct lease *lease)
+{
+    size_t low = 0, high = core->queue_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ranks_before(core->queue[middle], lease)) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
-    if (count > 1) {
-        qsort(core->queue, count, sizeof *core->queue, queue_compare);
-    }
-    for (size_t i = 0; i < count; i++) {
-        core->queue[i]->position = (uint32_t)i + 1;
-    }
-    return count;
+    memmove(&core->queue[low + 1], &core->queue[low], (core->queue_count - low) * sizeof(void *));
+    core->queue[low] = lease;
+    core->queue_count++;
 }
 
-bool core_device_must_empty(const struct device *device, const struct lease *lease)
+/* A place changes only with news: a step of age is one. */
+static void queue_sort(struct core *core)
 {
-    bool shares = lease->spec.in_process || core_lease_can_stop(lease);
-    return !shares || device->instances_bytes + lease->spec.memory_bytes > device->memory_bytes;
-}
-
-bool core_device_empty(struct core *core, struct device *device)
-{
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        core_instance_remove(core, device, core->endpoints[i]);
+    const struct set *news = &core->lease_sets[NEWS];
+    bool many = news->count > 16;
+    if (news->count == 0) {
+        return;
     }
-    return device->instances_present == 0;
-}
-
-/* Whatever serves there goes on. */
-bool core_lease_lets_serve(const struct device *device, const struct lease *lease)
-{
-    return lease->spec.in_process && !core_device_must_empty(device, lease);
-}
-
-static bool suits(const struct core *core, const struct device *device, const struct lease *lease)
-{
-    return core_device_usable(device) && ((lease->spec.kinds_mask >> device->kind) & 1) &&
-           lease->spec.memory_bytes <= device->memory_bytes &&
-           (core_lease_lets_serve(device, lease) || core_device_spare(core, device));
-}
-
-/* Lower is taken first. Promised ones, also those still on their way; then free ones: healthy and
- * not busy serving before others. What serving keeps is not to be had. */
-static uint32_t free_score(const struct core *core, const struct device *device,
-                           const struct lease *lease)
-{
-    bool hot = device->hot_since_ns != NEVER_NS;
-    if (!suits(core, device, lease) || (hot && !lease->spec.in_process)) {
-        return SCORE_NONE;
-    }
-    if (device->promised == lease) {
-        return SCORE_PROMISED;
-    }
-    if (device->hold != CORE_HOLD_NONE || device->promised != NULL || device->kept) {
-        return SCORE_NONE;
-    }
-    uint32_t slow = device->health == CORE_HEALTH_SLOW;
-    uint32_t emptying = core_device_must_empty(device, lease) && device->instances_present > 0;
-    return 1 + slow * 4 + hot * 2 + emptying;
-}
-
-static bool is_victim(const struct core *core, const struct device *device,
-                      const struct lease *lease)
-{
-    const struct lease *victim = device->lease;
-    return device->hold == CORE_HOLD_HELD && victim != lease && device->promised == NULL &&
-           victim->state == CORE_LEASE_RUNNING &&
-           victim->held > victim->spec.devices_min + victim->picked && suits(core, device, lease) &&
-           core_guard(core, victim, victim->picked + 1, CORE_RUNG_SHRINK, false) ==
-               CORE_REASON_NONE &&
-           core_device_rested(core, device) &&
-           core_device_moves(core, device) < core->config.moves_per_hour;
-}
-
-static void pick(struct core *core, struct device *device, const struct lease *lease)
-{
-    device->picked = true;
-    if (device->lease != NULL && device->hold == CORE_HOLD_HELD) {
-        device->lease->picked++;
-    }
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        struct endpoint *endpoint = core->endpoints[i];
-        endpoint->taken += !core_lease_lets_serve(device, lease) && !device->resting &&
-                           core_instance_serves(core_instance_of(device, endpoint));
-    }
-}
-
-static void unpick_endpoints(struct core *core)
-{
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        core->endpoints[i]->taken = 0;
-    }
-}
-
-static void unpick(struct core *core)
-{
-    unpick_endpoints(core);
-    for (size_t i = 0; i < core->device_count; i++) {
-        core->devices[i]->picked = false;
-    }
-    for (size_t i = 0; i < core->lease_count; i++) {
-        core->leases[i]->picked = 0;
-    }
-}
-
-static struct device *find_free(const struct core *core, const struct lease *lease)
-{
-    struct device *best = NULL;
-    uint32_t best_score = SCORE_NONE;
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        uint32_t score = device->picked ? SCORE_NONE : free_score(core, device, lease);
-        if (score < best_score) {
-            best = device;
-            best_score = score;
+    queue_thin(core);
+    SET_EACH (news, slot) {
+        struct lease *lease = core->lease_slots[slot];
+        if (lease->state != CORE_LEASE_WAITING) {
+            continue;
+        }
+        uint64_t age = (core->now_ns - lease->queued_ns) / core->config.age_ns;
+        lease->rank = (int64_t)lease->spec.priority + (int64_t)age;
+        lease->queued = true;
+        if (many) {
+            core->queue[core->queue_count++] = lease;
+        } else {
+            queue_insert(core, lease);
         }
     }
-    return best;
+    if (many) {
+        qsort(core->queue, core->queue_count, sizeof *core->queue, queue_compare);
+    }
 }
 
-static bool victim_before(const struct core *core, const struct device *a, const struct device *b)
+uint32_t core_queue_position(const struct core *core, const struct lease *lease)
 {
-    const struct lease *left = a->lease, *right = b->lease;
-    if (left->spec.priority != right->spec.priority) {
-        return left->spec.priority < right->spec.priority;
+    for (size_t i = 0; i < core->queue_count && lease->queued; i++) {
+        if (core->queue[i] == lease) {
+            return (uint32_t)i + 1;
+        }
     }
-    uint64_t left_cost = core_victim_cost(core, a), right_cost = core_victim_cost(core, b);
-    if (left_cost != right_cost) {
-        return left_cost < right_cost;
-    }
-    return left->held - left->spec.devices_min - left->picked >
-           right->held - right->spec.devices_min - right->picked;
+    return 0;
 }
 
-static struct device *find_victim(const struct core *core, const struct lease *lease)
-{
-    struct device *best = NULL;
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (!device->picked && is_victim(core, device, lease) &&
-            (best == NULL || victim_before(core, device, best))) {
-            best = device;
-        }
-    }
-    return best;
-}
-
-/* Picks the minimum, or nothing of use. */
-static bool pick_minimum(struct core *core, const struct lease *lease)
-{
-    for (uint32_t count = 0; count < lease->spec.devices_min; count++) {
-        struct device *device = find_free(core, lease);
-        if (device == NULL) {
-            device = find_victim(core, lease);
-        }
-        if (device == NULL) {
-            return false;
-        }
-        pick(core, device, lease);
-    }
-    return true;
-}
+/* ---- starting one ---- */
 
 static void revoke_picked(struct core *core, struct device *device, const struct lease *lease)
 {
@@ -196,23 +95,26 @@ static void revoke_picked(struct core *core, struct device *device, const struct
     core_shrink(core, device, CORE_REASON_GANG_MINIMUM, &explanation);
 }
 
+static void promises_trim(struct core *core, const struct lease *lease)
+{
+    struct device *next = NULL;
+    for (struct device *device = lease->promises; device != NULL; device = next) {
+        next = device->promised_next;
+        if (!core_set_has(&core->device_sets[DEVICES_PICKED], device->slot)) {
+            core_device_promise(core, device, NULL);
+        }
+    }
+}
+
 /* True: all picked devices could be granted right now. */
 static bool promise_picked(struct core *core, struct lease *lease)
 {
     bool ready = true;
-    unpick_endpoints(core); /* from here on removals are real */
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (!device->picked) {
-            if (device->promised == lease) {
-                core_device_promise(device, NULL);
-            }
-            continue;
-        }
-        if (device->promised != lease) {
-            core_device_promise(device, lease);
-            core->dirty = true;
-        }
+    core_gang_unpick_endpoints(core); /* from here on removals are real */
+    promises_trim(core, lease);
+    SET_EACH (&core->device_sets[DEVICES_PICKED], slot) {
+        struct device *device = core->device_slots[slot];
+        core_device_promise(core, device, lease);
         if (device->hold == CORE_HOLD_HELD) {
             revoke_picked(core, device, lease);
         }
@@ -226,26 +128,14 @@ static bool promise_picked(struct core *core, struct lease *lease)
 static void grant_picked(struct core *core, struct lease *lease)
 {
     core_lease_started(core, lease);
-    for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        if (device->picked) {
-            core_device_grant(core, device, lease, CORE_REASON_GANG_MINIMUM);
-            struct core_explanation explanation =
-                core_explain_begin(core, CORE_WHAT_GRANT, CORE_REASON_GANG_MINIMUM, device, lease,
-                                   core_device_busiest(core, device));
-            explanation.rung = CORE_RUNG_FREE;
-            core_explain(core, &explanation);
-        }
-    }
-}
-
-static void promises_drop(struct core *core, const struct lease *lease)
-{
-    for (size_t i = 0; i < core->device_count && lease->promised > 0; i++) {
-        if (core->devices[i]->promised == lease) {
-            core_device_promise(core->devices[i], NULL);
-            core->dirty = true;
-        }
+    SET_EACH (&core->device_sets[DEVICES_PICKED], slot) {
+        struct device *device = core->device_slots[slot];
+        core_device_grant(core, device, lease, CORE_REASON_GANG_MINIMUM);
+        struct core_explanation explanation =
+            core_explain_begin(core, CORE_WHAT_GRANT, CORE_REASON_GANG_MINIMUM, device, lease,
+                               core_device_busiest(core, device));
+        explanation.rung = CORE_RUNG_FREE;
+        core_explain(core, &explanation);
     }
 }
 
@@ -262,12 +152,13 @@ static void explain_wait(struct core *core, struct lease *lease)
     core_explain_advice(core, &lease->advice, explanation);
 }
 
+/* It got its minimum, or will get it from what is promised to it. */
 static bool try_start(struct core *core, struct lease *lease)
 {
     bool started = false;
-    bool possible = core->now_ns >= lease->retry_ns && pick_minimum(core, lease);
+    bool possible = core->now_ns >= lease->retry_ns && core_gang_pick(core, lease);
     if (!possible) {
-        promises_drop(core, lease);
+        core_promises_drop(core, lease);
         explain_wait(core, lease);
     } else if (!core_may_move(core)) {
         struct core_explanation explanation =
@@ -281,19 +172,11 @@ static bool try_start(struct core *core, struct lease *lease)
             explain_wait(core, lease);
         }
     }
-    unpick(core);
+    core_gang_unpick(core);
     return started || (possible && lease->promised > 0);
 }
 
-static uint32_t usable_matching(const struct core *core, uint32_t kinds_mask)
-{
-    uint32_t matching = 0;
-    for (size_t i = 0; i < core->device_count; i++) {
-        const struct device *device = core->devices[i];
-        matching += core_device_usable(device) && ((kinds_mask >> device->kind) & 1);
-    }
-    return matching;
-}
+/* ---- all of them ---- */
 
 /* After overtake_ns nothing behind it gets devices of its kinds, unless there are not enough of
  * them in the pool at all: an impossible request blocks nobody. */
@@ -301,21 +184,55 @@ static bool must_not_be_overtaken(const struct core *core, const struct lease *l
 {
     return core->now_ns - lease->queued_ns >= core->config.overtake_ns &&
            core->now_ns >= lease->retry_ns &&
-           usable_matching(core, lease->spec.kinds_mask) >= lease->spec.devices_min;
+           core_pool_usable(core, lease->spec.kinds_mask) >= lease->spec.devices_min;
 }
 
-uint32_t core_queue_plan(struct core *core)
+/* As at the last plan, unless it has news, there may be more to find, or it is held up no more. */
+static bool has_news(const struct core *core, const struct lease *lease, uint32_t supply,
+                     bool held_up)
 {
-    uint32_t blocked = 0;
-    size_t count = queue_sort(core);
-    for (size_t i = 0; i < count; i++) {
+    return core_lease_is_news(core, lease) || (supply & lease->spec.kinds_mask) != 0 ||
+           held_up != lease->held_up;
+}
+
+static void consider(struct core *core, struct lease *lease, bool held_up)
+{
+    lease->held_up = held_up;
+    lease->reaching = false;
+    if (held_up) {
+        core_promises_drop(core, lease);
+        explain_wait(core, lease);
+    } else {
+        lease->reaching = try_start(core, lease);
+    }
+}
+
+static void unblocked_touch(struct core *core, uint32_t kinds)
+{
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        SET_EACH (&core->device_sets[DEVICES_IDLE + kind], slot) {
+            if ((kinds >> kind) & 1) {
+                core_device_touch(core, core->device_slots[slot]);
+            }
+        }
+    }
+}
+
+void core_queue_plan(struct core *core)
+{
+    uint32_t blocked = 0, supply = core->supply;
+    core->supply = 0; /* what comes up from here on is for the next plan too */
+    queue_sort(core);
+    for (size_t i = 0; i < core->queue_count; i++) {
         struct lease *lease = core->queue[i];
-        if (lease->spec.kinds_mask & blocked) {
-            promises_drop(core, lease);
-            explain_wait(core, lease);
-        } else if (!try_start(core, lease) && must_not_be_overtaken(core, lease)) {
+        bool held_up = (lease->spec.kinds_mask & blocked) != 0;
+        if (has_news(core, lease, supply | core->supply, held_up)) {
+            consider(core, lease, held_up);
+        }
+        if (!held_up && !lease->reaching && must_not_be_overtaken(core, lease)) {
             blocked |= lease->spec.kinds_mask;
         }
     }
-    return blocked;
+    unblocked_touch(core, core->blocked & ~blocked);
+    core->blocked = blocked;
 }

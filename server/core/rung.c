@@ -96,6 +96,14 @@ uint64_t core_rung_hold_ns(const struct core *core, const struct lease *lease, e
     return twice_ns > core->config.hold_min_ns ? twice_ns : core->config.hold_min_ns;
 }
 
+/* What is learned of a rung decides when stopped gangs are due. */
+static void learned(struct core *core)
+{
+    for (struct lease *lease = core->stops_first; lease != NULL; lease = lease->stop_next) {
+        core_lease_touch(core, lease);
+    }
+}
+
 static void learn(uint32_t *time_us, uint64_t ns)
 {
     uint64_t average = core_average_u64(*time_us, micro(ns), 1, *time_us == 0 ? 1 : LEARNED_SHARE);
@@ -108,6 +116,7 @@ void core_rung_took(struct core *core, const struct device *device, enum core_ru
     if (rung >= RUNG_FIRST && device->lease != NULL) {
         learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
         learn(&core->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
+        learned(core);
     }
 }
 
@@ -116,6 +125,7 @@ void core_rung_gave(struct core *core, const struct device *device, enum core_ru
 {
     learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
     learn(&core->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
+    learned(core);
 }
 
 uint64_t core_device_arrival_ns(const struct core *core, const struct device *device)
@@ -136,7 +146,7 @@ uint64_t core_device_arrival_ns(const struct core *core, const struct device *de
     return at_ns > core->now_ns ? at_ns : core->now_ns;
 }
 
-void core_rung_measured(struct lease *lease, const struct core_event *event)
+void core_rung_measured(struct core *core, struct lease *lease, const struct core_event *event)
 {
     enum core_rung rung = event->rung_measured.rung;
     uint32_t kind = event->rung_measured.kind;
@@ -150,4 +160,6 @@ void core_rung_measured(struct lease *lease, const struct core_event *event)
     if (event->rung_measured.give_ns != 0) {
         time->give_us = micro(event->rung_measured.give_ns);
     }
+    core_lease_touch(core, lease);
+    learned(core);
 }

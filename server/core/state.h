@@ -1,19 +1,65 @@
 /* state.h: what the files of the core share. Not for others: they include core.h.
- * Pointers link objects but never order anything: tables are sorted by id.
+ * Pointers link objects but never order anything: tables are sorted by id, sets and lists by slot.
  * One writer: hold and lease of a device change only in hold.c, a lease's state only in lease.c,
- * an instance's only in instance.c, accounts only in ledger.c and totals.c. */
+ * an instance's only in instance.c, accounts only in ledger.c and totals.c.
+ *
+ * A step costs what changed, not what there is. Three rules keep it so:
+ * 1. Whoever changes something that a plan looks at (a state, a count, a wish, a flag) calls
+ *    core_device_touch, core_endpoint_touch or core_lease_touch after the change; where only the
+ *    account or the next time changed, core_*_note. The sets below follow by themselves.
+ * 2. What time alone changes has its next time told by core_*_due_ns of the object: it is touched
+ *    when that time comes. A condition on the clock without a due time is never seen to turn.
+ * 3. A pass of the planner visits what is in the sets of NEWS (touched since the last look, or in
+ *    this one) and finds the rest in sets of slots; it must leave alone what is not touched. A
+ *    second look right after a step thus does nothing: tests compare with one at everything. */
 #ifndef TIDEPOOL_CORE_STATE_H
 #define TIDEPOOL_CORE_STATE_H
 
 #include <assert.h>
 
 #include "server/core/core.h"
+#include "server/core/set.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define HOUR_NS (3600 * SECOND_NS)
 #define NEVER_NS UINT64_MAX
 /* Of an instance, a lease or a device: sums of all of them fit. */
 #define MEMORY_MAX (UINT64_C(1) << 50)
+
+/* In the heap while at_ns is not NEVER_NS. */
+struct timer {
+    uint64_t at_ns;
+    size_t place; /* in the heap, from 1; 0: not in it */
+    enum { TIMER_DEVICE, TIMER_ENDPOINT, TIMER_LEASE } of;
+    uint32_t slot;
+};
+
+/* Sets of an object's slots. TOUCHED waits for the next look or round, NEWS is what this one goes
+ * through, CHANGED what the step has to account for and tell at its end. */
+enum { TOUCHED, NEWS, CHANGED, MARKS };
+
+enum device_set {
+    DEVICES_THERE = MARKS, /* slots in use */
+    DEVICES_KEPT,          /* for serving */
+    DEVICES_MOVING,        /* neither free nor held: a grant, revoke or verification runs */
+    DEVICES_CLEARING,      /* an instance is being removed */
+    DEVICES_HOT,           /* held, and serving takes nearly all of it */
+    DEVICES_PICKED,        /* scratch of a plan for a gang */
+    DEVICES_OLD,           /* scratch of growth: without news, but looked at */
+    DEVICES_IDLE,          /* [kind]: usable, free, not kept, promised to nobody */
+    DEVICES_OPEN = DEVICES_IDLE + CORE_KINDS_MAX, /* [kind]: see core_device_is_open */
+    DEVICE_SETS = DEVICES_OPEN + CORE_KINDS_MAX,
+};
+
+enum lease_set {
+    LEASES_THERE = MARKS,
+    LEASES_WAITING,
+    LEASES_GROWING, /* running, with fewer devices than they can use */
+    LEASES_GIVING,  /* running, with devices that may be taken */
+    LEASES_RUNNING,
+    LEASES_ASKED, /* scratch of take.c */
+    LEASE_SETS,
+};
 
 struct instance {
     enum core_instance_state state;
@@ -27,10 +73,13 @@ struct endpoint;
 
 struct device {
     uint64_t id;
+    uint32_t slot; /* constant while it is in the pool */
+    struct timer timer;
     uint32_t kind;
     uint64_t memory_bytes;
     enum core_health health;
     bool cordoned, occupied;
+    bool counted_usable, counted_takeable;
     uint32_t speed_permille; /* against its kind's own */
     uint64_t node, link, provider;
     uint64_t reclaim_by_ns;
@@ -38,8 +87,9 @@ struct device {
     /* Towards leases. */
     enum core_hold hold;
     struct lease *lease; /* set unless hold is NONE; NULL too while a recovered one is verified */
-    struct device *next, *previous; /* of the same lease, by id; kept by hold.c */
-    struct lease *promised;         /* is granted to this one next */
+    struct device *next, *previous;                 /* of the same lease, by id; kept by hold.c */
+    struct lease *promised;                         /* is granted to this one next */
+    struct device *promised_next, *promised_before; /* promised to the same lease */
     uint64_t generation;
     uint64_t action;      /* the GRANT, REVOKE, KILL or VERIFY that is awaited */
     uint64_t deadline_ns; /* of that */
@@ -56,13 +106,14 @@ struct device {
     /* Moves that the core chose: a ring of the last hour's times, moves_capacity long. */
     uint64_t *moves;
     uint32_t move_next, move_count;
-    bool moved;
-    uint64_t moved_ns;
+    uint64_t rested_ns; /* may be moved again from then on */
 
     /* Towards endpoints. */
-    struct instance *instances;                  /* [core->slot_capacity], by the endpoint's slot */
-    uint32_t instances_present, instances_ready; /* kept by instance.c, as is their memory */
-    uint64_t instances_bytes;
+    struct instance *instances; /* [core->slot_capacity], by the endpoint's slot */
+    struct set live;            /* slots whose instance is not just absent */
+    uint32_t instances_present, instances_ready, instances_removing; /* kept by instance.c, */
+    uint64_t instances_bytes;                                        /* as is their memory */
+    uint64_t instances_due_ns; /* first time-out or retry of them; NEVER_NS: none */
     uint64_t utilisation_ppm;
     uint64_t sampled_ns, served_ns;
     uint64_t hot_since_ns, cool_since_ns; /* NEVER_NS: not now */
@@ -71,6 +122,7 @@ struct device {
     /* Ledger. */
     uint64_t added_ns;
     enum core_account account;
+    struct lease *trains_for;                   /* counts it in its `training` */
     uint64_t account_since_ns, account_open_ns; /* open: of this stay, not yet covered by samples */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     struct endpoint *account_for; /* whose time this stay is when no lease has the device */
@@ -78,12 +130,13 @@ struct device {
     uint32_t handovers;
 
     uint64_t advice; /* what was last explained without being done */
-    bool picked;     /* scratch of the planner */
 };
 
 struct endpoint {
     struct core_endpoint_spec spec;
     uint32_t slot;
+    struct timer timer;
+    struct set hosts; /* devices with an instance that is not just absent */
     bool removing;
     uint64_t service_ns[CORE_KINDS_MAX][CORE_BATCH_SIZES];
     uint64_t rate_fast_milli, rate_slow_milli; /* requests per second x 1000 */
@@ -91,18 +144,25 @@ struct endpoint {
     uint64_t sampled_ns;
     uint64_t demand_milli;
     uint32_t needed;
-    uint64_t lower_since_ns; /* NEVER_NS: demand is not under the lower threshold */
+    uint64_t lower_until_ns; /* fewer are needed then; NEVER_NS: demand is not that low */
     uint64_t danger_until_ns;
     uint32_t danger_needed;
     uint64_t projected_wait_ns;
     /* Kept by instance.c: instances PLACING or READY anywhere; of them, those on a device whose
      * holder lets them not serve; and READY ones that serve. */
     uint32_t placed, resting, ready;
+    uint32_t present;          /* in any state but absent */
+    uint32_t failing;          /* instances whose last placement failed */
     uint64_t lacking_since_ns; /* NEVER_NS: it has what it needs */
     uint32_t taken;            /* scratch of the planner: instances that its plan would remove */
-    enum core_reason lacks;
+    bool wide, wide_parking, wide_bridging; /* the next plan for it looks at everything, not only
+                                             * at news */
     uint64_t advice;
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    /* As of its last touch. */
+    bool spare, lacking;
+    uint32_t excess;
+    uint64_t counted_milli;
 };
 
 /* Devices of one kind and team. */
@@ -144,6 +204,9 @@ struct stop_failure {
 struct lease {
     struct core_lease_spec spec;
     struct team *team;
+    uint32_t slot;
+    struct timer timer;
+    struct device *promises;
     enum core_lease_state state;
     enum core_reason reason;
     uint64_t since_ns, queued_ns;
@@ -182,18 +245,30 @@ struct lease {
     uint64_t run, generation; /* first and last grant of this run */
     uint64_t step, checkpointed_step;
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
-    uint64_t provisional_ns; /* of its TRAINING account */
+    uint64_t provisional_ns; /* of its TRAINING account, as of accrued_ns */
+    uint64_t accrued_ns;
+    uint32_t training; /* devices in that account; kept by ledger.c */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     uint32_t revokes, runs;
     uint32_t speed_permille[CORE_KINDS_MAX]; /* measured; 0: not */
-    int64_t rank;                            /* priority with age, while planning */
-    uint32_t position;
-    uint32_t picked; /* scratch of the planner: devices that its plan would take from it */
+    int64_t rank;                            /* priority with age, as of its place in the queue */
+    bool queued;                             /* in core->queue */
+    bool reaching;                           /* the last plan set devices free for it */
+    bool held_up;     /* the last plan let it wait for one that must not be overtaken */
+    uint32_t surplus; /* devices that it may have to give; as of its last touch */
+    uint32_t picked;  /* scratch of the planner: devices that its plan would take from it */
+    uint64_t counted; /* devices, in core->lease_minimums */
+    struct lease *ended_next;
     uint32_t told_held;
     enum core_lease_state told_state;
     bool told, told_lost;
     uint64_t advice;
 };
+
+/* Walks a lease's devices; the present one may leave the lease meanwhile. */
+#define LEASE_DEVICES(of, each)                                                                    \
+    for (struct device *each = (of)->first, *next_of_lease;                                        \
+         each != NULL && (next_of_lease = each->next, true); each = next_of_lease)
 
 struct ring {
     struct core_explanation *slots;
@@ -205,18 +280,33 @@ struct core {
     uint64_t now_ns;
     enum core_mode mode;
     bool hold, reconciled;
-    bool dirty; /* something changed that the planner may care about */
-    uint64_t due_ns, timer_ns;
+    uint64_t told_timer_ns;
 
-    struct device **devices;
+    struct device **devices; /* by id */
     size_t device_count, device_capacity;
-    struct endpoint **endpoints;
+    struct device **device_slots;
+    struct set device_sets[DEVICE_SETS];
+    /* Devices of a kind: all; usable ones; those held by leases that may have to give some. */
+    uint32_t matching[CORE_KINDS_MAX], usable[CORE_KINDS_MAX], takeable[CORE_KINDS_MAX];
+    struct endpoint **endpoints; /* by id */
     size_t endpoint_count, endpoint_capacity;
     struct endpoint **ranked; /* by priority; rebuilt when endpoints change */
-    uint32_t slot_capacity;
-    struct lease **leases;
-    struct lease **queue; /* scratch of the planner, as long as leases */
-    size_t lease_count, lease_capacity, ended_count;
+    uint32_t slot_capacity;   /* of endpoints */
+    struct endpoint **endpoint_slots;
+    struct set endpoint_sets[MARKS];
+    uint32_t endpoints_removing;
+    struct lease **leases; /* by id */
+    size_t lease_count, lease_capacity;
+    struct lease **lease_slots;
+    struct set lease_sets[LEASE_SETS];
+    struct lease *ended_first, *ended_last; /* the longest ended first */
+    size_t ended_count;
+    struct lease **queue; /* waiting leases by rank, as long as leases */
+    size_t queue_count;
+    struct timer **timers; /* a heap */
+    size_t timer_count, timer_capacity;
+    uint32_t supply;  /* kinds of which a waiting lease may find other than at the last plan */
+    uint32_t blocked; /* kinds on which nothing may overtake, as of the last plan */
     struct lease *stops_first, *stops_last; /* SUSPENDED ones, in the order of their stops */
     uint32_t stops_count;
     uint64_t stop_length_ns;   /* how long the last ones lasted, on average */
@@ -243,7 +333,8 @@ struct core {
     uint64_t nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or of forgotten ones */
     uint64_t handovers[CORE_RUNG_COUNT];
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
-    uint64_t handover_cost_ns; /* average of the last ones; UINT64_MAX never */
+    uint64_t handover_cost_ns;             /* average of the last ones; UINT64_MAX never */
+    uint64_t demand_milli, lease_minimums; /* of all endpoints, of all leases that count */
     uint32_t scale_wanted, scale_have;
     bool scale_told;
 };
@@ -267,21 +358,59 @@ struct device *core_device_get(const struct core *core, uint64_t id);
 struct endpoint *core_endpoint_get(const struct core *core, uint64_t id);
 struct lease *core_lease_get(const struct core *core, uint64_t id);
 int core_table_reserve(void ***table, size_t *capacity, size_t count);
-void core_device_insert(struct core *core, struct device *device);
+int core_device_insert(struct core *core, struct device *device); /* -1: no memory */
 void core_device_erase(struct core *core, struct device *device);
-int core_endpoint_insert(struct core *core, struct endpoint *endpoint); /* -1: no memory */
+int core_endpoint_insert(struct core *core, struct endpoint *endpoint);
 void core_endpoint_erase(struct core *core, struct endpoint *endpoint);
 void core_endpoint_rank(struct core *core);
 struct team *core_team_get(const struct core *core, uint64_t id);
 int core_team_insert(struct core *core, struct team *team); /* -1: no memory */
 void core_team_erase(struct core *core, struct team *team);
+void core_endpoint_destroy(struct endpoint *endpoint);
 int core_lease_insert(struct core *core, struct lease *lease);
 void core_lease_erase(struct core *core, struct lease *lease);
+int core_tables_init(struct core *core); /* -1: no memory */
+void core_tables_destroy(struct core *core);
+
+/* ---- touch.c: see the three rules above ---- */
+void core_device_touch(struct core *core, struct device *device);
+void core_device_note(struct core *core, struct device *device);
+void core_endpoint_touch(struct core *core, struct endpoint *endpoint);
+void core_endpoint_note(struct core *core, struct endpoint *endpoint);
+void core_lease_touch(struct core *core, struct lease *lease);
+void core_lease_note(struct core *core, struct lease *lease);
+void core_touch_all(struct core *core);
+bool core_is_touched(const struct core *core);
+void core_news_begin(struct core *core); /* what is touched becomes news */
+static inline bool core_device_is_news(const struct core *core, const struct device *device)
+{
+    return core_set_has(&core->device_sets[NEWS], device->slot);
+}
+static inline bool core_endpoint_is_news(const struct core *core, const struct endpoint *endpoint)
+{
+    return core_set_has(&core->endpoint_sets[NEWS], endpoint->slot);
+}
+static inline bool core_lease_is_news(const struct core *core, const struct lease *lease)
+{
+    return core_set_has(&core->lease_sets[NEWS], lease->slot);
+}
+/* What is not in the sets that it belongs to, since somebody forgot a touch; NULL: nothing. */
+const char *core_index_check(const struct core *core, uint64_t *ret_id);
+
+/* ---- timer.c ---- */
+int core_timers_reserve(struct core *core); /* for one more object; -1: no memory */
+void core_timer_set(struct core *core, struct timer *timer, uint64_t at_ns); /* NEVER_NS: none */
+uint64_t core_timer_next(const struct core *core);                           /* NEVER_NS: none */
+void core_timers_fire(struct core *core);
+/* The earlier of `due_ns` and base + span, if that lies ahead; base NEVER_NS is no time. */
+uint64_t core_sooner(const struct core *core, uint64_t due_ns, uint64_t base_ns, uint64_t span_ns);
 
 /* ---- hold.c ---- */
 void core_hold_event(struct core *core, const struct core_event *event);
 void core_device_lose(struct core *core, struct device *device, enum core_reason reason);
-void core_device_promise(struct device *device, struct lease *lease); /* NULL: to nobody */
+/* NULL: to nobody */
+void core_device_promise(struct core *core, struct device *device, struct lease *lease);
+void core_promises_drop(struct core *core, struct lease *lease);
 void core_device_grant(struct core *core, struct device *device, struct lease *lease,
                        enum core_reason reason);
 void core_device_revoke(struct core *core, struct device *device, enum core_rung rung,
@@ -311,6 +440,9 @@ void core_device_count_move(struct core *core, struct device *device);
 void core_device_keep(struct core *core, struct device *device, uint64_t endpoint);
 void core_device_unkeep(struct core *core, struct device *device);
 uint32_t core_pool_matching(const struct core *core, uint32_t kinds_mask);
+uint32_t core_pool_usable(const struct core *core, uint32_t kinds_mask);
+bool core_device_is_open(const struct device *device); /* an instance may come beside its holder */
+uint64_t core_device_due_ns(const struct core *core, const struct device *device);
 void core_pool_event(struct core *core, const struct core_event *event);
 void core_device_destroy(struct device *device);
 
@@ -318,6 +450,16 @@ void core_device_destroy(struct device *device);
 void core_kinds_event(struct core *core, const struct core_event *event);
 
 /* ---- instance.c ---- */
+/* Walks the endpoints with an instance on the device that is not just absent. */
+#define DEVICE_ENDPOINTS(core, on, each)                                                           \
+    for (struct endpoint *each = core_device_endpoint(core, on, 0); each != NULL;                  \
+         each = core_device_endpoint(core, on, each->slot + 1))
+static inline struct endpoint *core_device_endpoint(const struct core *core,
+                                                    const struct device *device, uint32_t from)
+{
+    uint32_t slot = core_set_next(&device->live, from);
+    return slot != SLOT_NONE ? core->endpoint_slots[slot] : NULL;
+}
 struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint);
 bool core_instance_serves(const struct instance *instance); /* PLACING or READY */
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes);
@@ -327,14 +469,16 @@ uint32_t core_endpoint_serving(const struct endpoint *endpoint);
 void core_instances_rest(struct core *core, struct device *device, bool resting);
 void core_instance_place(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instance_remove(struct core *core, struct device *device, struct endpoint *endpoint);
-void core_instance_vanish(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instances_vanish(struct core *core, struct device *device);
-void core_instance_overdue(struct core *core, struct device *device, struct endpoint *endpoint);
+void core_instances_overdue(struct core *core, struct device *device);
+void core_instance_forget(struct device *device, const struct endpoint *endpoint);
 void core_instance_event(struct core *core, const struct core_event *event);
 
 /* ---- demand.c ---- */
 void core_demand_event(struct core *core, const struct core_event *event);
 void core_demand_refresh(struct core *core);                      /* what time alone changes */
+void core_burst_follow(struct core *core, struct device *device); /* at the end of a step */
+uint64_t core_endpoint_due_ns(const struct core *core, const struct endpoint *endpoint);
 uint64_t core_endpoint_batch_ns(const struct endpoint *endpoint); /* of one request alone */
 bool core_device_hot(const struct core *core, const struct device *device);  /* long enough */
 bool core_device_cool(const struct core *core, const struct device *device); /* long enough */
@@ -358,8 +502,9 @@ void core_lease_started(struct core *core, struct lease *lease);
 void core_lease_restored(struct core *core);
 void core_lease_overdue(struct core *core, struct lease *lease);
 void core_lease_grant_failed(struct core *core, struct lease *lease, enum core_reason reason);
-void core_leases_tell(struct core *core);
+void core_lease_tell(struct core *core, struct lease *lease);
 void core_leases_forget(struct core *core);
+uint64_t core_lease_due_ns(const struct core *core, const struct lease *lease);
 bool core_lease_wants_more(const struct lease *lease);
 uint64_t core_lease_ran_ns(const struct core *core, const struct lease *lease);
 uint64_t core_lease_end_ns(const struct core *core, const struct lease *lease); /* NEVER_NS: none */
@@ -427,7 +572,7 @@ void core_rung_took(struct core *core, const struct device *device, enum core_ru
                     uint64_t ns);
 void core_rung_gave(struct core *core, const struct device *device, enum core_rung rung,
                     uint64_t ns);
-void core_rung_measured(struct lease *lease, const struct core_event *event);
+void core_rung_measured(struct core *core, struct lease *lease, const struct core_event *event);
 
 /* ---- team.c ---- */
 int core_teams_init(struct core *core); /* -1: no memory */
@@ -454,9 +599,14 @@ struct endpoint *core_totals_endpoint(const struct core *core, const struct devi
 /* ---- placement.c ---- */
 bool core_may_move(const struct core *core);
 void core_placement_plan(struct core *core);
+/* Its wishes changed: where it fits, and who fits beside it, may have changed everywhere. */
+void core_endpoint_reconsider(struct core *core, struct endpoint *endpoint);
+/* Its longest batch of one took `former_ns` until now. */
+void core_endpoint_measured(struct core *core, struct endpoint *endpoint, uint64_t former_ns);
+enum core_reason core_endpoint_lacks(const struct core *core, const struct endpoint *endpoint);
 /* Every endpoint with an instance there could do with one fewer. */
 bool core_device_spare(const struct core *core, const struct device *device);
-/* What of `device` is left beside others than this endpoint allows its instance there? */
+/* The instances on the device let the endpoint's be there. */
 bool core_neighbours_agree(const struct core *core, const struct device *device,
                            const struct endpoint *endpoint);
 
@@ -487,11 +637,18 @@ uint64_t core_stop_due_ns(const struct core *core, const struct lease *lease);
 /* A model that just failed to load is no reason to take more devices for it. */
 bool core_endpoint_failing(const struct core *core, const struct endpoint *endpoint);
 
-/* ---- queue.c: the minimums of waiting leases; returns the kinds that nothing may overtake on */
-uint32_t core_queue_plan(struct core *core);
+/* ---- queue.c: the minimums of waiting leases; sets core->blocked ---- */
+void core_queue_plan(struct core *core);
+uint32_t core_queue_position(const struct core *core, const struct lease *lease); /* 0: none */
+
+/* ---- gang.c: which devices a lease would get ---- */
 bool core_lease_lets_serve(const struct device *device, const struct lease *lease);
 bool core_device_must_empty(const struct device *device, const struct lease *lease);
 bool core_device_empty(struct core *core, struct device *device); /* true: it is, already */
+/* Picks a minimum into DEVICES_PICKED. False: there is none; what is picked is of no use. */
+bool core_gang_pick(struct core *core, struct lease *lease);
+void core_gang_unpick_endpoints(struct core *core); /* from here on removals are real */
+void core_gang_unpick(struct core *core);
 
 /* ---- planner.c ---- */
 void core_plan(struct core *core);
@@ -501,6 +658,7 @@ void core_ledger_open(struct core *core, struct device *device);
 void core_ledger_update(struct core *core, struct device *device); /* accrues, chooses account */
 void core_ledger_book(struct core *core, struct device *device, uint64_t amount_ns,
                       enum core_account to);
+uint64_t core_lease_provisional(const struct core *core, const struct lease *lease); /* now */
 void core_ledger_retire(struct core *core, struct device *device);
 void core_ledger_keep(struct core *core, struct lease *lease, uint64_t step,
                       uint64_t checkpointed_step);

@@ -82,7 +82,7 @@ void core_lease_stop(struct core *core, struct lease *lease, enum core_rung rung
 static bool room_for_holder(struct core *core, struct device *device)
 {
     uint64_t bytes = device->lease->spec.memory_bytes, stays = bytes;
-    for (size_t i = 0; i < core->endpoint_count; i++) {
+    for (size_t i = 0; i < core->endpoint_count && device->live.count > 0; i++) {
         struct endpoint *endpoint = core->ranked[i];
         if (!core_instance_serves(core_instance_of(device, endpoint))) {
             continue;
@@ -125,12 +125,14 @@ void core_lease_go_on(struct core *core, struct lease *lease, enum core_reason r
     }
     lease->going_on_wanted = true;
     lease->going_on_reason = reason;
+    core_lease_touch(core, lease);
     core->stop_length_ns =
         core_average_u64(core->stop_length_ns, core->now_ns - lease->stop_ns, 1, 4);
     for (struct device *device = lease->first; device != NULL; device = device->next) {
         if (core_device_stopped(device)) { /* whether it ever stopped no longer matters */
             device->action = 0;
             device->deadline_ns = 0;
+            core_device_touch(core, device);
         }
     }
     struct core_explanation explanation =
@@ -176,6 +178,7 @@ static void stop_failed(struct core *core, struct lease *lease, enum core_reason
     uint32_t doublings = failure->count < 10 ? failure->count : 10;
     failure->count++;
     failure->until_ns = core_add_u64(core->now_ns, core->config.retry_ns << doublings);
+    core_lease_touch(core, lease);
     core_lease_go_on(core, lease, reason);
 }
 

@@ -1,4 +1,5 @@
-/* table.c: the tables, sorted by id. Pointers in them stay valid until the object goes. */
+/* table.c: the tables, sorted by id, and the slots: numbers of objects that stay the same while the
+ * object is there. Pointers stay valid until the object goes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,12 +72,66 @@ struct lease *core_lease_get(const struct core *core, uint64_t id)
     return found ? core->leases[index] : NULL;
 }
 
-void core_device_insert(struct core *core, struct device *device)
+/* A table from slots to objects, as long as the sets of those slots. */
+static int slots_grow(void ***slots, struct set *sets, size_t set_count, uint32_t wanted)
+{
+    void **grown = realloc(*slots, wanted * sizeof *grown);
+    if (grown == NULL) {
+        return -1;
+    }
+    *slots = grown;
+    for (size_t i = 0; i < set_count; i++) {
+        if (core_set_reserve(&sets[i], wanted) < 0) {
+            return -1; /* what is already grown is merely larger than it must be */
+        }
+    }
+    return 0;
+}
+
+/* Slots in use, and of them the lowest free one; room for twice as many when they run out. */
+static uint32_t slots_wanted(const struct set *there)
+{
+    uint32_t capacity = there->word_count * 64;
+    return core_set_unused(there) < capacity ? capacity : capacity == 0 ? 64 : capacity * 2;
+}
+
+static int device_slots_reserve(struct core *core)
+{
+    uint32_t wanted = slots_wanted(&core->device_sets[DEVICES_THERE]);
+    if (wanted == core->device_sets[DEVICES_THERE].word_count * 64) {
+        return 0;
+    }
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        if (core_set_reserve(&core->endpoints[i]->hosts, wanted) < 0) {
+            return -1;
+        }
+    }
+    return slots_grow((void ***)&core->device_slots, core->device_sets, DEVICE_SETS, wanted);
+}
+
+int core_device_insert(struct core *core, struct device *device)
 {
     size_t index;
-    assert(core->device_count < core->device_capacity);
+    if (core_table_reserve((void ***)&core->devices, &core->device_capacity,
+                           core->device_count + 1) < 0 ||
+        device_slots_reserve(core) < 0 || core_timers_reserve(core) < 0) {
+        return -1;
+    }
+    device->slot = core_set_unused(&core->device_sets[DEVICES_THERE]);
+    device->timer = (struct timer){.at_ns = NEVER_NS, .of = TIMER_DEVICE, .slot = device->slot};
+    core_set_put(&core->device_sets[DEVICES_THERE], device->slot, true);
+    core->device_slots[device->slot] = device;
+    core->matching[device->kind]++;
     TABLE_FIND(core->devices, core->device_count, id, device->id, index);
     table_insert((void **)core->devices, &core->device_count, index, device);
+    return 0;
+}
+
+static void slot_leave(struct set *sets, size_t count, uint32_t slot)
+{
+    for (size_t i = 0; i < count; i++) {
+        core_set_put(&sets[i], slot, false);
+    }
 }
 
 void core_device_erase(struct core *core, struct device *device)
@@ -84,37 +139,54 @@ void core_device_erase(struct core *core, struct device *device)
     size_t index;
     TABLE_FIND(core->devices, core->device_count, id, device->id, index);
     table_erase((void **)core->devices, &core->device_count, index);
+    core_timer_set(core, &device->timer, NEVER_NS);
+    slot_leave(core->device_sets, DEVICE_SETS, device->slot);
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        core_set_put(&core->endpoints[i]->hosts, device->slot, false);
+    }
+    core->device_slots[device->slot] = NULL;
+    core->matching[device->kind]--;
+    core->usable[device->kind] -= device->counted_usable;
+    core->takeable[device->kind] -= device->counted_takeable;
 }
 
 static uint32_t slot_unused(const struct core *core)
 {
-    for (uint32_t slot = 0;; slot++) {
-        bool used = false;
-        for (size_t i = 0; i < core->endpoint_count && !used; i++) {
-            used = core->endpoints[i]->slot == slot;
-        }
-        if (!used) {
-            return slot;
-        }
+    uint32_t slot = 0;
+    while (slot < core->slot_capacity && core->endpoint_slots[slot] != NULL) {
+        slot++;
     }
+    return slot;
+}
+
+static int instances_grow(const struct core *core, struct device *device, uint32_t wanted)
+{
+    struct instance *grown = realloc(device->instances, wanted * sizeof *grown);
+    if (grown == NULL) {
+        return -1;
+    }
+    memset(&grown[core->slot_capacity], 0, (wanted - core->slot_capacity) * sizeof *grown);
+    device->instances = grown;
+    return core_set_reserve(&device->live, wanted);
 }
 
 /* Room for one more endpoint's instances on every device. */
-static int slots_reserve(struct core *core, uint32_t count)
+static int endpoint_slots_reserve(struct core *core, uint32_t slot)
 {
-    if (count <= core->slot_capacity) {
+    uint32_t wanted = core->slot_capacity == 0 ? 4 : core->slot_capacity * 2;
+    if (slot < core->slot_capacity) {
         return 0;
     }
-    uint32_t wanted = core->slot_capacity * 2;
     for (size_t i = 0; i < core->device_count; i++) {
-        struct device *device = core->devices[i];
-        struct instance *grown = realloc(device->instances, wanted * sizeof *grown);
-        if (grown == NULL) {
+        if (instances_grow(core, core->devices[i], wanted) < 0) {
             return -1; /* those already grown are merely larger than they must be */
         }
-        memset(&grown[core->slot_capacity], 0, core->slot_capacity * sizeof *grown);
-        device->instances = grown;
     }
+    if (slots_grow((void ***)&core->endpoint_slots, core->endpoint_sets, MARKS, wanted) < 0) {
+        return -1;
+    }
+    memset(&core->endpoint_slots[core->slot_capacity], 0,
+           (wanted - core->slot_capacity) * sizeof *core->endpoint_slots);
     core->slot_capacity = wanted;
     return 0;
 }
@@ -122,15 +194,20 @@ static int slots_reserve(struct core *core, uint32_t count)
 int core_endpoint_insert(struct core *core, struct endpoint *endpoint)
 {
     size_t capacity = core->endpoint_capacity, index;
+    uint32_t device_slots = core->device_sets[DEVICES_THERE].word_count * 64;
     if (core_table_reserve((void ***)&core->ranked, &capacity, core->endpoint_count + 1) < 0 ||
         core_table_reserve((void ***)&core->endpoints, &core->endpoint_capacity,
-                           core->endpoint_count + 1) < 0) {
+                           core->endpoint_count + 1) < 0 ||
+        core_set_reserve(&endpoint->hosts, device_slots) < 0 || core_timers_reserve(core) < 0) {
         return -1;
     }
     endpoint->slot = slot_unused(core);
-    if (slots_reserve(core, endpoint->slot + 1) < 0) {
+    if (endpoint_slots_reserve(core, endpoint->slot) < 0) {
         return -1;
     }
+    endpoint->timer =
+        (struct timer){.at_ns = NEVER_NS, .of = TIMER_ENDPOINT, .slot = endpoint->slot};
+    core->endpoint_slots[endpoint->slot] = endpoint;
     TABLE_FIND(core->endpoints, core->endpoint_count, spec.endpoint, endpoint->spec.endpoint,
                index);
     table_insert((void **)core->endpoints, &core->endpoint_count, index, endpoint);
@@ -144,11 +221,23 @@ void core_endpoint_erase(struct core *core, struct endpoint *endpoint)
     TABLE_FIND(core->endpoints, core->endpoint_count, spec.endpoint, endpoint->spec.endpoint,
                index);
     table_erase((void **)core->endpoints, &core->endpoint_count, index);
-    for (size_t i = 0; i < core->device_count; i++) {
-        memset(&core->devices[i]->instances[endpoint->slot], 0, sizeof(struct instance));
+    SET_EACH (&endpoint->hosts, slot) {
+        core_instance_forget(core->device_slots[slot], endpoint);
     }
     core_totals_forget_endpoint(core, endpoint);
+    core_timer_set(core, &endpoint->timer, NEVER_NS);
+    slot_leave(core->endpoint_sets, MARKS, endpoint->slot);
+    core->endpoint_slots[endpoint->slot] = NULL;
+    core->demand_milli -= endpoint->counted_milli;
     core_endpoint_rank(core);
+}
+
+void core_endpoint_destroy(struct endpoint *endpoint)
+{
+    if (endpoint != NULL) {
+        core_set_fini(&endpoint->hosts);
+        free(endpoint);
+    }
 }
 
 static int endpoint_compare(const void *a, const void *b)
@@ -171,14 +260,27 @@ void core_endpoint_rank(struct core *core)
     }
 }
 
+static int lease_slots_reserve(struct core *core)
+{
+    uint32_t wanted = slots_wanted(&core->lease_sets[LEASES_THERE]);
+    return wanted == core->lease_sets[LEASES_THERE].word_count * 64
+               ? 0
+               : slots_grow((void ***)&core->lease_slots, core->lease_sets, LEASE_SETS, wanted);
+}
+
 int core_lease_insert(struct core *core, struct lease *lease)
 {
     size_t capacity = core->lease_capacity, index;
     if (core_table_reserve((void ***)&core->queue, &capacity, core->lease_count + 1) < 0 ||
         core_table_reserve((void ***)&core->leases, &core->lease_capacity, core->lease_count + 1) <
-            0) {
+            0 ||
+        lease_slots_reserve(core) < 0 || core_timers_reserve(core) < 0) {
         return -1;
     }
+    lease->slot = core_set_unused(&core->lease_sets[LEASES_THERE]);
+    lease->timer = (struct timer){.at_ns = NEVER_NS, .of = TIMER_LEASE, .slot = lease->slot};
+    core_set_put(&core->lease_sets[LEASES_THERE], lease->slot, true);
+    core->lease_slots[lease->slot] = lease;
     TABLE_FIND(core->leases, core->lease_count, spec.lease, lease->spec.lease, index);
     table_insert((void **)core->leases, &core->lease_count, index, lease);
     return 0;
@@ -189,6 +291,46 @@ void core_lease_erase(struct core *core, struct lease *lease)
     size_t index;
     TABLE_FIND(core->leases, core->lease_count, spec.lease, lease->spec.lease, index);
     table_erase((void **)core->leases, &core->lease_count, index);
+    core_timer_set(core, &lease->timer, NEVER_NS);
+    slot_leave(core->lease_sets, LEASE_SETS, lease->slot);
+    core->lease_slots[lease->slot] = NULL;
+    core->lease_minimums -= lease->counted;
+}
+
+int core_tables_init(struct core *core)
+{
+    return endpoint_slots_reserve(core, 0);
+}
+
+void core_tables_destroy(struct core *core)
+{
+    for (size_t i = 0; i < core->device_count; i++) {
+        core_device_destroy(core->devices[i]);
+    }
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        core_endpoint_destroy(core->endpoints[i]);
+    }
+    for (size_t i = 0; i < core->lease_count; i++) {
+        core_lease_destroy(core->leases[i]);
+    }
+    for (size_t i = 0; i < DEVICE_SETS; i++) {
+        core_set_fini(&core->device_sets[i]);
+    }
+    for (size_t i = 0; i < MARKS; i++) {
+        core_set_fini(&core->endpoint_sets[i]);
+    }
+    for (size_t i = 0; i < LEASE_SETS; i++) {
+        core_set_fini(&core->lease_sets[i]);
+    }
+    free(core->devices);
+    free(core->device_slots);
+    free(core->endpoints);
+    free(core->endpoint_slots);
+    free(core->ranked);
+    free(core->leases);
+    free(core->lease_slots);
+    free(core->queue);
+    free(core->timers);
 }
 
 struct team *core_team_get(const struct core *core, uint64_t id)

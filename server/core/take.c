@@ -7,6 +7,7 @@
 struct need {
     const struct endpoint *endpoint;
     enum core_take how;
+    bool wide; /* all leases are asked, not only those with news */
     uint64_t within_ns;
     bool danger;
 };
@@ -59,7 +60,7 @@ static uint64_t cost_of_end(const struct core *core, const struct lease *lease, 
     bool loses = rung == CORE_RUNG_KILL || !lease->reported;
     uint64_t restore_ns =
         core_scale_u64(core_rung_give_ns(core, lease, rung, kind), lease->held, 1);
-    return core_add_u64(restore_ns, loses ? lease->provisional_ns : 0);
+    return core_add_u64(restore_ns, loses ? core_lease_provisional(core, lease) : 0);
 }
 
 static uint64_t cost_of(const struct core *core, const struct lease *lease, enum core_rung rung,
@@ -130,14 +131,6 @@ static bool stop_leaves_room(const struct device *device, const struct endpoint 
            core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes;
 }
 
-static bool is_rested(const struct core *core, const struct device *device, enum core_rung rung)
-{
-    uint64_t hold_ns = core_rung_stops(rung)
-                           ? core_rung_hold_ns(core, device->lease, rung, device->kind)
-                           : core_hold_ns(core);
-    return !device->moved || core->now_ns - device->moved_ns >= hold_ns;
-}
-
 static enum core_reason device_refused(const struct core *core, const struct device *device,
                                        const struct need *need, enum core_rung rung)
 {
@@ -156,8 +149,8 @@ static enum core_reason device_refused(const struct core *core, const struct dev
         return CORE_REASON_NEIGHBOUR_SLO;
     }
     uint32_t bound = core->config.moves_per_hour + (need->danger ? core->config.moves_extra : 0);
-    bool may =
-        core_device_moves(core, device) < bound && (need->danger || is_rested(core, device, rung));
+    bool may = core_device_moves(core, device) < bound &&
+               (need->danger || core_device_rested(core, device));
     return may ? CORE_REASON_NONE : CORE_REASON_RATE_BOUND;
 }
 
@@ -269,10 +262,11 @@ static void offer_of(const struct core *core, const struct need *need, struct le
     offers_add(offers, &offer);
 }
 
-static void offers_gather(const struct core *core, const struct need *need, struct offers *offers)
+static void offers_of(const struct core *core, const struct need *need, const struct set *leases,
+                      struct offers *offers)
 {
-    for (size_t i = 0; i < core->lease_count; i++) {
-        struct lease *lease = core->leases[i];
+    SET_EACH (leases, slot) {
+        struct lease *lease = core->lease_slots[slot];
         for (int rung = RUNG_FIRST; lease->state == CORE_LEASE_RUNNING && rung < CORE_RUNG_COUNT;
              rung++) {
             if (core_rung_supported(lease, (enum core_rung)rung) && lease->held > 0) {
@@ -280,6 +274,42 @@ static void offers_gather(const struct core *core, const struct need *need, stru
             }
         }
     }
+}
+
+static bool is_any_good(const struct offers *offers)
+{
+    return offers->count > 0 && offers->best[0].refused == CORE_REASON_NONE;
+}
+
+/* Whoever had nothing to offer at the last plan has something only with news. */
+static bool news_are_good(struct core *core, const struct need *need)
+{
+    struct offers offers = {.count = 0};
+    struct set *asked = &core->lease_sets[LEASES_ASKED];
+    core_set_copy(asked, &core->lease_sets[NEWS]);
+    SET_EACH (&core->device_sets[NEWS], slot) {
+        const struct device *device = core->device_slots[slot];
+        if (device->lease != NULL) {
+            core_set_put(asked, device->lease->slot, true);
+        }
+    }
+    offers_of(core, need, asked, &offers);
+    return is_any_good(&offers);
+}
+
+static bool offers_gather(struct core *core, const struct need *need, struct offers *offers)
+{
+    if (!need->wide && !news_are_good(core, need)) {
+        return false;
+    }
+    offers_of(core, need, &core->lease_sets[LEASES_RUNNING], offers);
+    return is_any_good(offers);
+}
+
+static bool looks_wide(const struct core *core, const struct endpoint *endpoint, enum core_take how)
+{
+    return how == CORE_TAKE_LASTING || core_endpoint_is_news(core, endpoint) ||
+           (how == CORE_TAKE_BRIDGE ? endpoint->wide_bridging : endpoint->wide);
 }
 
 /* ---- taking it ---- */
@@ -362,11 +392,10 @@ bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take 
     struct offers offers = {.count = 0};
     struct need need = {.endpoint = endpoint,
                         .how = how,
+                        .wide = looks_wide(core, endpoint, how),
                         .within_ns = core_endpoint_within_ns(core, endpoint),
                         .danger = core->now_ns < endpoint->danger_until_ns};
-    offers_gather(core, &need, &offers);
-    if (offers.count == 0 || offers.best[0].refused != CORE_REASON_NONE ||
-        core_endpoint_failing(core, endpoint)) {
+    if (!offers_gather(core, &need, &offers) || core_endpoint_failing(core, endpoint)) {
         return false;
     }
     struct core_explanation explanation = take_explain(core, &need, &offers);

@@ -176,7 +176,7 @@ void core_team_event(struct core *core, const struct core_event *event)
     bool change = event->kind == CORE_EVENT_TEAM_CHANGED;
     enum core_reason reason =
         change ? team_change(core, &event->team_spec) : team_remove(core, event->team.team);
-    core->dirty = true;
+    core_touch_all(core); /* whoever waits may come before others now */
     if (reason != CORE_REASON_NONE) {
         core_emit_reject(core, 0, 0, 0, reason);
     }

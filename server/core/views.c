@@ -58,7 +58,8 @@ bool core_device_find(const struct core *core, uint64_t device, struct core_devi
     return found != NULL;
 }
 
-static void endpoint_view(const struct endpoint *endpoint, struct core_endpoint_view *ret_view)
+static void endpoint_view(const struct core *core, const struct endpoint *endpoint,
+                          struct core_endpoint_view *ret_view)
 {
     *ret_view = (struct core_endpoint_view){
         .spec = endpoint->spec,
@@ -69,7 +70,7 @@ static void endpoint_view(const struct endpoint *endpoint, struct core_endpoint_
         .instances_resting = endpoint->resting,
         .projected_wait_ns = endpoint->projected_wait_ns,
         .rate_milli = endpoint->rate_fast_milli,
-        .reason = endpoint->lacks,
+        .reason = core_endpoint_lacks(core, endpoint),
         .removing = endpoint->removing,
     };
     memcpy(ret_view->account_ns, endpoint->account_ns, sizeof ret_view->account_ns);
@@ -80,7 +81,7 @@ bool core_endpoint_at(const struct core *core, size_t index, struct core_endpoin
     if (index >= core->endpoint_count) {
         return false;
     }
-    endpoint_view(core->endpoints[index], ret_view);
+    endpoint_view(core, core->endpoints[index], ret_view);
     return true;
 }
 
@@ -89,7 +90,7 @@ bool core_endpoint_find(const struct core *core, uint64_t endpoint,
 {
     const struct endpoint *found = core_endpoint_get(core, endpoint);
     if (found != NULL) {
-        endpoint_view(found, ret_view);
+        endpoint_view(core, found, ret_view);
     }
     return found != NULL;
 }
@@ -98,10 +99,9 @@ bool core_endpoint_find(const struct core *core, uint64_t endpoint,
 static uint64_t training_open(const struct core *core, const struct lease *lease)
 {
     uint64_t open_ns = 0;
-    for (size_t i = 0; i < core->device_count; i++) {
-        const struct device *device = core->devices[i];
-        bool trains = device->lease == lease && device->account == CORE_ACCOUNT_TRAINING;
-        open_ns += trains ? core->now_ns - device->account_since_ns : 0;
+    LEASE_DEVICES (lease, device) {
+        open_ns +=
+            device->account == CORE_ACCOUNT_TRAINING ? core->now_ns - device->account_since_ns : 0;
     }
     return open_ns;
 }
@@ -117,13 +117,13 @@ static void lease_view(const struct core *core, const struct lease *lease,
         .devices = lease->held,
         .devices_leaving = lease->leaving,
         .devices_stopped = lease->stopped,
-        .position = lease->state == CORE_LEASE_WAITING ? lease->position : 0,
+        .position = core_queue_position(core, lease),
         .run = lease->run,
         .since_ns = lease->since_ns,
         .step = lease->step,
         .checkpointed_step = lease->checkpointed_step,
         .training_ns = lease->account_ns[CORE_ACCOUNT_TRAINING] + open_ns,
-        .provisional_ns = lease->provisional_ns + open_ns,
+        .provisional_ns = core_lease_provisional(core, lease),
         .lost_ns = lease->account_ns[CORE_ACCOUNT_LOST],
         .revokes = lease->revokes,
         .runs = lease->runs,

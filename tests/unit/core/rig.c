@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/core/state.h"
+
 static void *grown(void *array, size_t *capacity, size_t count, size_t size)
 {
     if (count > *capacity) {
@@ -134,6 +136,9 @@ void rig_send(struct rig *rig, struct core_event event)
         grown(rig->actions, &rig->capacity, core_actions_max(rig->core), sizeof *rig->actions);
     if (rig->on_event != NULL) {
         rig->on_event(rig, &event);
+    }
+    if (rig->whole) {
+        core_touch_all(rig->core);
     }
     rig->count = core_step(rig->core, &event, rig->actions);
     rig->steps++;

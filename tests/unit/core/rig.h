@@ -36,6 +36,7 @@ struct rig {
     uint64_t stop_ns, resume_ns; /* from revoke to suspended, from resume to resumed */
     uint64_t total[CORE_ACTION_COUNT];
     uint64_t steps;
+    bool whole; /* every step looks at everything */
     void (*on_event)(struct rig *rig, const struct core_event *event); /* before the step */
     void (*on_action)(struct rig *rig, const struct core_action *action);
     void *context;

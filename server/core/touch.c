@@ -1,0 +1,284 @@
+/* touch.c: what changed since the last look, and the sets that follow from it: see state.h. */
+#include "server/core/state.h"
+
+static void mark(struct set *sets, uint32_t slot)
+{
+    core_set_put(&sets[TOUCHED], slot, true);
+    core_set_put(&sets[NEWS], slot, true);
+    core_set_put(&sets[CHANGED], slot, true);
+}
+
+/* ---- devices ---- */
+
+static bool device_is_idle(const struct device *device)
+{
+    return core_device_usable(device) && device->hold == CORE_HOLD_NONE &&
+           device->promised == NULL && !device->kept;
+}
+
+static bool device_is_in(const struct device *device, enum device_set set)
+{
+    switch (set) {
+    case DEVICES_THERE:
+        return true;
+    case DEVICES_KEPT:
+        return device->kept;
+    case DEVICES_MOVING:
+        return device->hold != CORE_HOLD_NONE && device->hold != CORE_HOLD_HELD &&
+               device->hold != CORE_HOLD_SUSPENDED;
+    case DEVICES_CLEARING:
+        return device->instances_removing > 0;
+    case DEVICES_HOT:
+        return device->hot_since_ns != NEVER_NS && device->hold == CORE_HOLD_HELD;
+    default:
+        return set == DEVICES_IDLE + device->kind ? device_is_idle(device)
+                                                  : core_device_is_open(device);
+    }
+}
+
+static const enum device_set device_sets[] = {DEVICES_KEPT, DEVICES_MOVING, DEVICES_CLEARING,
+                                              DEVICES_HOT,  DEVICES_IDLE,   DEVICES_OPEN};
+
+/* The set of this name for the device's kind. */
+static enum device_set set_for(const struct device *device, enum device_set set)
+{
+    return set == DEVICES_IDLE || set == DEVICES_OPEN ? set + device->kind : set;
+}
+
+static bool device_is_takeable(const struct device *device)
+{
+    return device->hold == CORE_HOLD_HELD && device->lease->surplus > 0;
+}
+
+static void count(uint32_t *counter, bool *counted, bool counts)
+{
+    *counter += (uint32_t)counts - (uint32_t)*counted;
+    *counted = counts;
+}
+
+void core_device_touch(struct core *core, struct device *device)
+{
+    mark(core->device_sets, device->slot);
+    bool there = device->counted_takeable ||
+                 core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], device->slot);
+    for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
+        enum device_set set = set_for(device, device_sets[i]);
+        core_set_put(&core->device_sets[set], device->slot, device_is_in(device, set));
+    }
+    count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
+    count(&core->takeable[device->kind], &device->counted_takeable, device_is_takeable(device));
+    if (there || device->promised != NULL || device->lease == NULL || device->lease->surplus > 0) {
+        core->supply |= 1u << device->kind;
+    }
+}
+
+void core_device_note(struct core *core, struct device *device)
+{
+    core_set_put(&core->device_sets[CHANGED], device->slot, true);
+}
+
+/* ---- endpoints ---- */
+
+static bool endpoint_is_spare(const struct endpoint *endpoint)
+{
+    return core_endpoint_serving(endpoint) > endpoint->needed;
+}
+
+static bool endpoint_is_lacking(const struct endpoint *endpoint)
+{
+    return endpoint->ready < endpoint->needed;
+}
+
+static void hosts_touch(struct core *core, const struct endpoint *endpoint)
+{
+    SET_EACH (&endpoint->hosts, slot) {
+        core_device_touch(core, core->device_slots[slot]);
+    }
+}
+
+static void kept_touch(struct core *core, const struct endpoint *endpoint)
+{
+    SET_EACH (&core->device_sets[DEVICES_KEPT], slot) {
+        if (core->device_slots[slot]->kept_for == endpoint->spec.endpoint) {
+            core_device_touch(core, core->device_slots[slot]);
+        }
+    }
+}
+
+/* What it needs and what it has decide over all devices where it is. */
+void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
+{
+    mark(core->endpoint_sets, endpoint->slot);
+    uint32_t serving = core_endpoint_serving(endpoint);
+    uint32_t excess = serving > endpoint->needed ? serving - endpoint->needed : 0;
+    if (excess != endpoint->excess) {
+        core->supply |= endpoint->spec.kinds_mask;
+    }
+    endpoint->excess = excess;
+    if (endpoint->spare != endpoint_is_spare(endpoint)) {
+        endpoint->spare = !endpoint->spare;
+        hosts_touch(core, endpoint);
+    }
+    if (endpoint->lacking != endpoint_is_lacking(endpoint)) {
+        endpoint->lacking = !endpoint->lacking;
+        kept_touch(core, endpoint);
+    }
+    core_endpoint_note(core, endpoint);
+}
+
+void core_endpoint_note(struct core *core, struct endpoint *endpoint)
+{
+    core_set_put(&core->endpoint_sets[CHANGED], endpoint->slot, true);
+    core->demand_milli += endpoint->demand_milli - endpoint->counted_milli;
+    endpoint->counted_milli = endpoint->demand_milli;
+}
+
+/* ---- leases ---- */
+
+/* Devices that it may have to give. */
+static uint32_t lease_surplus(const struct lease *lease)
+{
+    bool gives = lease->state == CORE_LEASE_RUNNING && lease->spec.preemptible &&
+                 lease->held > lease->spec.devices_min;
+    return gives ? lease->held - lease->spec.devices_min : 0;
+}
+
+static uint64_t lease_minimum(const struct lease *lease)
+{
+    bool counts = lease->state == CORE_LEASE_WAITING || lease->state == CORE_LEASE_RUNNING ||
+                  lease->state == CORE_LEASE_DRAINING;
+    return counts ? lease->spec.devices_min : 0;
+}
+
+static bool lease_is_in(const struct lease *lease, enum lease_set set)
+{
+    switch (set) {
+    case LEASES_WAITING:
+        return lease->state == CORE_LEASE_WAITING;
+    case LEASES_GROWING:
+        return core_lease_wants_more(lease);
+    case LEASES_GIVING:
+        return lease_surplus(lease) > 0;
+    case LEASES_RUNNING:
+        return lease->state == CORE_LEASE_RUNNING;
+    default:
+        return true;
+    }
+}
+
+void core_lease_note(struct core *core, struct lease *lease)
+{
+    core_set_put(&core->lease_sets[CHANGED], lease->slot, true);
+}
+
+/* Its devices become victims, or are none any more. */
+void core_lease_touch(struct core *core, struct lease *lease)
+{
+    mark(core->lease_sets, lease->slot);
+    for (enum lease_set set = LEASES_WAITING; set < LEASES_ASKED; set++) {
+        core_set_put(&core->lease_sets[set], lease->slot, lease_is_in(lease, set));
+    }
+    core->lease_minimums += lease_minimum(lease) - lease->counted;
+    lease->counted = lease_minimum(lease);
+    uint32_t former = lease->surplus;
+    lease->surplus = lease_surplus(lease);
+    core->supply |= lease->surplus > 0 || former > 0 ? lease->spec.kinds_mask : 0;
+    if ((lease->surplus > 0) != (former > 0)) {
+        LEASE_DEVICES (lease, device) {
+            core_device_touch(core, device);
+        }
+    }
+}
+
+/* ---- all of it ---- */
+
+void core_touch_all(struct core *core)
+{
+    core->supply = UINT32_MAX;
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        core->endpoints[i]->wide = true;
+        core->endpoints[i]->wide_parking = true;
+        core->endpoints[i]->wide_bridging = true;
+        core_endpoint_touch(core, core->endpoints[i]);
+    }
+    for (size_t i = 0; i < core->lease_count; i++) {
+        core_lease_touch(core, core->leases[i]);
+    }
+    for (size_t i = 0; i < core->device_count; i++) {
+        core_device_touch(core, core->devices[i]);
+    }
+}
+
+bool core_is_touched(const struct core *core)
+{
+    return core->device_sets[TOUCHED].count > 0 || core->endpoint_sets[TOUCHED].count > 0 ||
+           core->lease_sets[TOUCHED].count > 0;
+}
+
+static void news_begin(struct set *sets)
+{
+    core_set_copy(&sets[NEWS], &sets[TOUCHED]);
+    core_set_clear(&sets[TOUCHED]);
+}
+
+void core_news_begin(struct core *core)
+{
+    news_begin(core->device_sets);
+    news_begin(core->endpoint_sets);
+    news_begin(core->lease_sets);
+}
+
+static bool device_is_right(const struct core *core, const struct device *device)
+{
+    bool right = device->timer.at_ns == core_device_due_ns(core, device) &&
+                 device->counted_usable == core_device_usable(device) &&
+                 device->counted_takeable == device_is_takeable(device);
+    for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
+        enum device_set set = set_for(device, device_sets[i]);
+        right = right &&
+                core_set_has(&core->device_sets[set], device->slot) == device_is_in(device, set);
+    }
+    return right;
+}
+
+static bool endpoint_is_right(const struct core *core, const struct endpoint *endpoint)
+{
+    return endpoint->timer.at_ns == core_endpoint_due_ns(core, endpoint) &&
+           endpoint->spare == endpoint_is_spare(endpoint) &&
+           endpoint->lacking == endpoint_is_lacking(endpoint) &&
+           endpoint->counted_milli == endpoint->demand_milli;
+}
+
+static bool lease_is_right(const struct core *core, const struct lease *lease)
+{
+    bool right = lease->timer.at_ns == core_lease_due_ns(core, lease) &&
+                 lease->surplus == lease_surplus(lease) && lease->counted == lease_minimum(lease);
+    for (enum lease_set set = LEASES_THERE; set < LEASES_ASKED; set++) {
+        right =
+            right && core_set_has(&core->lease_sets[set], lease->slot) == lease_is_in(lease, set);
+    }
+    return right;
+}
+
+const char *core_index_check(const struct core *core, uint64_t *ret_id)
+{
+    for (size_t i = 0; i < core->device_count; i++) {
+        *ret_id = core->devices[i]->id;
+        if (!device_is_right(core, core->devices[i])) {
+            return "device";
+        }
+    }
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        *ret_id = core->endpoints[i]->spec.endpoint;
+        if (!endpoint_is_right(core, core->endpoints[i])) {
+            return "endpoint";
+        }
+    }
+    for (size_t i = 0; i < core->lease_count; i++) {
+        *ret_id = core->leases[i]->spec.lease;
+        if (!lease_is_right(core, core->leases[i])) {
+            return "lease";
+        }
+    }
+    return NULL;
+}
