@@ -138,13 +138,12 @@ static struct endpoint *endpoint_behind(const struct core *core, const struct le
 static uint64_t step_aside_ns(const struct core *core, const struct lease *lease)
 {
     uint64_t end_ns = core_lease_stop_end_ns(core, lease);
-    uint64_t left_ns = end_ns > core->now_ns ? end_ns - core->now_ns : 0;
+    uint64_t last_ns = core->stepped_aside_ns;
+    uint64_t left_ns = end_ns > last_ns ? end_ns - last_ns : 0; /* since then: no moving target */
     uint64_t take_ns = lasting_lead_ns(core, lease), share_ns = left_ns / core->stops_count;
     uint64_t half_ns = lease->stop_ns + (end_ns - lease->stop_ns) / 2;
     uint64_t next_ns =
-        core->stepped_aside_ns != 0
-            ? core_add_u64(core->stepped_aside_ns, share_ns < take_ns ? share_ns : take_ns)
-            : 0;
+        last_ns != 0 ? core_add_u64(last_ns, share_ns < take_ns ? share_ns : take_ns) : 0;
     return next_ns > half_ns ? next_ns : half_ns;
 }
 
@@ -158,6 +157,7 @@ static bool can_give(const struct core *core, const struct lease *lease)
 static void step_aside(struct core *core, struct lease *lease, const struct endpoint *endpoint)
 {
     core->stepped_aside_ns = core->now_ns;
+    core_stops_touch(core);
     count_taken(core, lease, -1); /* of those that stay */
     core_guard_count(core, lease, CORE_RUNG_NOTICE);
     if (!lease->first->kept) {

@@ -255,6 +255,7 @@ static void endpoints_forget(struct core *core)
         struct endpoint *endpoint = core->endpoints[i];
         if (endpoint->removing && endpoint->present == 0) {
             core->endpoints_removing--;
+            core_kept_touch(core, endpoint);
             core_endpoint_erase(core, endpoint);
             core_endpoint_destroy(endpoint);
         }

@@ -336,6 +336,9 @@ static void device_sample(struct core *core, const struct core_event *event)
     device->slices += event->device_sample.slices;
     uint64_t share = serving >= interval ? MILLION : core_scale_u64(serving, MILLION, interval);
     device_share(core, device, share, interval);
+    if (core_device_stopped(device)) {
+        core_lease_note(core, device->lease); /* how long it may stay stopped depends on it */
+    }
     if (serving > 0) {
         device->served_ns = core->now_ns;
     }
@@ -411,6 +414,7 @@ uint64_t core_endpoint_due_ns(const struct core *core, const struct endpoint *en
 {
     uint64_t due_ns = core_sooner(core, NEVER_NS, endpoint->danger_until_ns, 0);
     due_ns = core_sooner(core, due_ns, endpoint->lower_until_ns, 0);
+    due_ns = core_sooner(core, due_ns, endpoint->lacking_since_ns, core->config.sustained_ns);
     if (endpoint->demand_milli > 0) {
         due_ns = core_sooner(core, due_ns, endpoint->sampled_ns, core->config.sample_stale_ns);
     }

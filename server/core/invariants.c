@@ -334,7 +334,7 @@ static void check_index(const struct core *core, struct report *report)
     uint64_t id = 0;
     const char *what = core_index_check(core, &id);
     if (what != NULL) {
-        broken(report, "%s %" PRIu64 " was changed without a touch", what, id);
+        broken(report, "%s %" PRIu64 " is not as after a touch", what, id);
     }
 }
 

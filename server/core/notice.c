@@ -29,6 +29,7 @@ static void extend(struct core *core, struct device *device, uint64_t deadline_n
     action->revoke.deadline_ns = deadline_ns;
     device->extended = true;
     device->deadline_ns = deadline_ns;
+    core_device_touch(core, device); /* what waits for it waits longer */
     struct core_explanation explanation = core_explain_begin(
         core, CORE_WHAT_EXTEND, device->revoke_reason, device, device->lease, NULL);
     explanation.rung = device->rung;

@@ -96,14 +96,6 @@ uint64_t core_rung_hold_ns(const struct core *core, const struct lease *lease, e
     return twice_ns > core->config.hold_min_ns ? twice_ns : core->config.hold_min_ns;
 }
 
-/* What is learned of a rung decides when stopped gangs are due. */
-static void learned(struct core *core)
-{
-    for (struct lease *lease = core->stops_first; lease != NULL; lease = lease->stop_next) {
-        core_lease_touch(core, lease);
-    }
-}
-
 static void learn(uint32_t *time_us, uint64_t ns)
 {
     uint64_t average = core_average_u64(*time_us, micro(ns), 1, *time_us == 0 ? 1 : LEARNED_SHARE);
@@ -116,7 +108,7 @@ void core_rung_took(struct core *core, const struct device *device, enum core_ru
     if (rung >= RUNG_FIRST && device->lease != NULL) {
         learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
         learn(&core->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
-        learned(core);
+        core_stops_touch(core);
     }
 }
 
@@ -125,7 +117,7 @@ void core_rung_gave(struct core *core, const struct device *device, enum core_ru
 {
     learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
     learn(&core->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
-    learned(core);
+    core_stops_touch(core);
 }
 
 uint64_t core_device_arrival_ns(const struct core *core, const struct device *device)
@@ -161,5 +153,5 @@ void core_rung_measured(struct core *core, struct lease *lease, const struct cor
         time->give_us = micro(event->rung_measured.give_ns);
     }
     core_lease_touch(core, lease);
-    learned(core);
+    core_stops_touch(core);
 }

@@ -377,6 +377,7 @@ void core_device_touch(struct core *core, struct device *device);
 void core_device_note(struct core *core, struct device *device);
 void core_endpoint_touch(struct core *core, struct endpoint *endpoint);
 void core_endpoint_note(struct core *core, struct endpoint *endpoint);
+void core_kept_touch(struct core *core, const struct endpoint *endpoint); /* devices kept for it */
 void core_lease_touch(struct core *core, struct lease *lease);
 void core_lease_note(struct core *core, struct lease *lease);
 void core_touch_all(struct core *core);
@@ -547,6 +548,7 @@ void core_stop_overdue(struct core *core, struct device *device);
 void core_stop_restore(struct core *core, struct device *device, struct lease *lease,
                        const struct core_event *event);
 void core_stops_restored(struct core *core);
+void core_stops_touch(struct core *core);
 
 /* ---- notice.c ---- */
 enum core_reason core_notice_extend(struct core *core, struct lease *lease,

@@ -10,6 +10,14 @@ bool core_rung_stops(enum core_rung rung)
     return rung == CORE_RUNG_FREEZE || rung == CORE_RUNG_PAUSE || rung == CORE_RUNG_SWAP;
 }
 
+/* When stopped gangs are due depends on each other, and on what is learned of rungs. */
+void core_stops_touch(struct core *core)
+{
+    for (struct lease *lease = core->stops_first; lease != NULL; lease = lease->stop_next) {
+        core_lease_touch(core, lease);
+    }
+}
+
 static void stops_link(struct core *core, struct lease *lease)
 {
     lease->stop_previous = core->stops_last;
@@ -17,6 +25,7 @@ static void stops_link(struct core *core, struct lease *lease)
     *(core->stops_last != NULL ? &core->stops_last->stop_next : &core->stops_first) = lease;
     core->stops_last = lease;
     core->stops_count++;
+    core_stops_touch(core);
 }
 
 static void stops_unlink(struct core *core, struct lease *lease)
@@ -27,6 +36,7 @@ static void stops_unlink(struct core *core, struct lease *lease)
     lease->stop_next = NULL;
     lease->stop_previous = NULL;
     core->stops_count--;
+    core_stops_touch(core);
     if (lease->going_on_reason == CORE_REASON_STOPPED_TOO_LONG) { /* its turn to be at work */
         lease->stop_again_ns = core_add_u64(core->now_ns, core->now_ns - lease->stop_ns);
     }

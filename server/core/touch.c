@@ -96,7 +96,7 @@ static void hosts_touch(struct core *core, const struct endpoint *endpoint)
     }
 }
 
-static void kept_touch(struct core *core, const struct endpoint *endpoint)
+void core_kept_touch(struct core *core, const struct endpoint *endpoint)
 {
     SET_EACH (&core->device_sets[DEVICES_KEPT], slot) {
         if (core->device_slots[slot]->kept_for == endpoint->spec.endpoint) {
@@ -121,7 +121,7 @@ void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
     }
     if (endpoint->lacking != endpoint_is_lacking(endpoint)) {
         endpoint->lacking = !endpoint->lacking;
-        kept_touch(core, endpoint);
+        core_kept_touch(core, endpoint);
     }
     core_endpoint_note(core, endpoint);
 }
@@ -228,57 +228,63 @@ void core_news_begin(struct core *core)
     news_begin(core->lease_sets);
 }
 
-static bool device_is_right(const struct core *core, const struct device *device)
+/* ---- proof: NULL, or what is not as it would be after a touch ---- */
+
+static const char *device_check(const struct core *core, const struct device *device)
 {
-    bool right = device->timer.at_ns == core_device_due_ns(core, device) &&
-                 device->counted_usable == core_device_usable(device) &&
-                 device->counted_takeable == device_is_takeable(device);
+    if (device->timer.at_ns != core_device_due_ns(core, device)) {
+        return "the next time of device";
+    }
     for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
         enum device_set set = set_for(device, device_sets[i]);
-        right = right &&
-                core_set_has(&core->device_sets[set], device->slot) == device_is_in(device, set);
+        if (core_set_has(&core->device_sets[set], device->slot) != device_is_in(device, set)) {
+            return "a set of device";
+        }
     }
-    return right;
+    bool right = device->counted_usable == core_device_usable(device) &&
+                 device->counted_takeable == device_is_takeable(device);
+    return right ? NULL : "a count of device";
 }
 
-static bool endpoint_is_right(const struct core *core, const struct endpoint *endpoint)
+static const char *endpoint_check(const struct core *core, const struct endpoint *endpoint)
 {
-    return endpoint->timer.at_ns == core_endpoint_due_ns(core, endpoint) &&
-           endpoint->spare == endpoint_is_spare(endpoint) &&
-           endpoint->lacking == endpoint_is_lacking(endpoint) &&
-           endpoint->counted_milli == endpoint->demand_milli;
+    if (endpoint->timer.at_ns != core_endpoint_due_ns(core, endpoint)) {
+        return "the next time of endpoint";
+    }
+    bool right = endpoint->spare == endpoint_is_spare(endpoint) &&
+                 endpoint->lacking == endpoint_is_lacking(endpoint) &&
+                 endpoint->counted_milli == endpoint->demand_milli;
+    return right ? NULL : "a count of endpoint";
 }
 
-static bool lease_is_right(const struct core *core, const struct lease *lease)
+static const char *lease_check(const struct core *core, const struct lease *lease)
 {
-    bool right = lease->timer.at_ns == core_lease_due_ns(core, lease) &&
-                 lease->surplus == lease_surplus(lease) && lease->counted == lease_minimum(lease);
+    if (lease->timer.at_ns != core_lease_due_ns(core, lease)) {
+        return "the next time of lease";
+    }
     for (enum lease_set set = LEASES_THERE; set < LEASES_ASKED; set++) {
-        right =
-            right && core_set_has(&core->lease_sets[set], lease->slot) == lease_is_in(lease, set);
+        if (core_set_has(&core->lease_sets[set], lease->slot) != lease_is_in(lease, set)) {
+            return "a set of lease";
+        }
     }
-    return right;
+    bool right = lease->surplus == lease_surplus(lease) && lease->counted == lease_minimum(lease);
+    return right ? NULL : "a count of lease";
 }
 
 const char *core_index_check(const struct core *core, uint64_t *ret_id)
 {
-    for (size_t i = 0; i < core->device_count; i++) {
+    const char *wrong = NULL;
+    for (size_t i = 0; i < core->device_count && wrong == NULL; i++) {
         *ret_id = core->devices[i]->id;
-        if (!device_is_right(core, core->devices[i])) {
-            return "device";
-        }
+        wrong = device_check(core, core->devices[i]);
     }
-    for (size_t i = 0; i < core->endpoint_count; i++) {
+    for (size_t i = 0; i < core->endpoint_count && wrong == NULL; i++) {
         *ret_id = core->endpoints[i]->spec.endpoint;
-        if (!endpoint_is_right(core, core->endpoints[i])) {
-            return "endpoint";
-        }
+        wrong = endpoint_check(core, core->endpoints[i]);
     }
-    for (size_t i = 0; i < core->lease_count; i++) {
+    for (size_t i = 0; i < core->lease_count && wrong == NULL; i++) {
         *ret_id = core->leases[i]->spec.lease;
-        if (!lease_is_right(core, core->leases[i])) {
-            return "lease";
-        }
+        wrong = lease_check(core, core->leases[i]);
     }
-    return NULL;
+    return wrong;
 }
