@@ -6,6 +6,7 @@
 
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
+#define SAMPLE_AT_LEAST (800 * MS)
 #define DANGER_INTERVAL (10 * MS)     /* as serve tells it: at most so often for one endpoint */
 #define REPORT_INTERVAL (60 * SECOND) /* of progress, unless checkpoints are rarer */
 #define LATER_STREAM (UINT64_C(1) << 40)
@@ -185,6 +186,7 @@ void tidepool_sample(struct tidepool *policy, uint32_t number)
     };
     device->sampled_ns = now_ns;
     device->quiet = device->served_ns == 0;
+    device->served = device->serving;
     device->served_ns = device->restored_ns = 0;
     device->slices = 0;
     bool within = policy->pumping;
@@ -193,6 +195,12 @@ void tidepool_sample(struct tidepool *policy, uint32_t number)
     if (!within) {
         run(policy);
     }
+}
+
+/* What goes on as before is told in longer spans, though before the core takes it for silence. */
+static bool is_news(const struct tidepool *policy, uint64_t sampled_ns, bool changed)
+{
+    return changed || engine_now_ns(policy->engine) - sampled_ns >= SAMPLE_AT_LEAST;
 }
 
 static void sample_endpoint(struct tidepool *policy, uint32_t number)
@@ -204,6 +212,10 @@ static void sample_endpoint(struct tidepool *policy, uint32_t number)
     engine_load(policy->engine, number, &load);
     bool active =
         load.arrivals > before.arrivals || load.busy_ns > before.busy_ns || load.queue_length > 0;
+    if (!is_news(policy, endpoint->sampled_ns,
+                 load.arrivals > before.arrivals || load.queue_length > 0)) {
+        return;
+    }
     endpoint->told = load;
     endpoint->sampled_ns = now_ns;
     if ((!active && !endpoint->had_load) || interval_ns == 0) {
@@ -235,7 +247,9 @@ static void tick(struct tidepool *policy)
         const struct tide_device *device = &policy->devices[i];
         if (device->serving || !device->quiet) {
             active = true;
-            tidepool_sample(policy, i);
+            if (is_news(policy, device->sampled_ns, device->serving != device->served)) {
+                tidepool_sample(policy, i);
+            }
         }
     }
     for (uint32_t i = 0; i < policy->setup->endpoint_count; i++) {

@@ -26,6 +26,7 @@ struct tide_device {
     uint32_t slices;          /* since the last sample */
     uint64_t giving_since_ns; /* the job restores itself since then */
     uint64_t restored_ns;     /* since the last sample */
+    bool served;              /* one ran when the last sample was sent */
     bool quiet;               /* a sample without serving has been sent */
 };
 
