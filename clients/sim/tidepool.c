@@ -1,6 +1,7 @@
 /* tidepool.c: the policy `tidepool`: load and hand-overs become core events; the core decides. */
 #include "clients/sim/tidepool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,14 @@ static void step(struct tidepool *policy, struct core_event *event)
     for (size_t i = 0; i < count; i++) {
         tidepool_apply(policy, &policy->actions[i]);
     }
+#if defined(__SANITIZE_ADDRESS__)
+    char broken[256];
+    if (!core_check(policy->core, broken, sizeof broken)) {
+        fprintf(stderr, "policy tidepool: invariant broken at %.9f s: %s\n",
+                (double)event->time_ns / 1e9, broken);
+        abort();
+    }
+#endif
 }
 
 static int ring_grow(struct tidepool *policy)

@@ -14,6 +14,7 @@ struct target {
     int64_t integer;
     double number;
     struct argument_range range;
+    struct argument_list list;
 };
 
 #define FIELD(member) offsetof(struct target, member)
@@ -24,8 +25,9 @@ static const struct argument table[] = {
     {"number", ARGUMENT_NUMBER, FIELD(number), 1, 0, 1, "X", "a number"},
     {"range", ARGUMENT_RANGE, FIELD(range), 1, 0, 64, "MIN:MAX", "a range"},
     {"other", ARGUMENT_FLAG, FIELD(flag), 2, 0, 0, NULL, "another command's"},
+    {"list", ARGUMENT_LIST, FIELD(list), 1, 0, 0, "TEXT...", "texts"},
 };
-static const struct arguments arguments = {table, 6, 1, "test"};
+static const struct arguments arguments = {table, sizeof table / sizeof table[0], 1, "test"};
 
 static int parse(struct target *target, const char **positional, size_t *ret_count,
                  struct error *error, int argc, const char *const *argv)
@@ -101,11 +103,29 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
+static void a_list_takes_values_up_to_the_next_option_and_again(void **state)
+{
+    (void)state;
+    struct target target;
+    struct error error = {0};
+    const char *positional[16];
+    size_t count = 0;
+    assert_int_equal(PARSE("--list", "a", "-", "-5", "--flag", "--list=b", "c", "--", "d"), 0);
+    assert_int_equal(target.list.count, 5);
+    assert_string_equal(target.list.values[1], "-");
+    assert_string_equal(target.list.values[2], "-5");
+    assert_string_equal(target.list.values[4], "c");
+    assert_int_equal(count, 1);
+    assert_true(PARSE("--list") < 0);
+    assert_non_null(strstr(error.text, "--list wants a value"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_and_positional_arguments_mix),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(a_list_takes_values_up_to_the_next_option_and_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -225,7 +225,9 @@ void script_init(struct script *script)
 
 void script_run(struct script *script)
 {
-    struct policy_choice choice = policy_standard(script->random ? &random_class : &script_class);
+    struct policy_choice choice = policy_standard(script->class != NULL ? script->class
+                                                  : script->random      ? &random_class
+                                                                        : &script_class);
     struct error error = {0};
     running = script;
     script->span_count = 0;

@@ -46,7 +46,8 @@ struct script {
     struct sim_setup setup; /* filled by script_init; change it before script_run */
     const struct script_step *steps;
     size_t step_count;
-    bool random; /* steps by chance instead */
+    bool random;                      /* steps by chance instead */
+    const struct policy_class *class; /* or this policy, as it comes; NULL: the list */
     struct sim_result result;
     /* What happened: starts of requests by number (ENGINE_NEVER_NS: never), spans of accounts,
      * and hooks as text: "moved 0 training". */
