@@ -120,6 +120,9 @@ static int fill_core_config(const struct control *control, struct core_config *r
     ret_config->cool_down_ns = ns_of(config->planner.cool_down_s);
     ret_config->hold_min_ns = ns_of(config->planner.hold_min_s);
     ret_config->notice_ns = ns_of(config->planner.notice_s);
+    ret_config->extension_ns = ns_of(config->planner.extension_s);
+    ret_config->stopped_cap_ns = ns_of(config->planner.stopped_cap_s);
+    ret_config->sustained_ns = ns_of(config->planner.sustained_s);
     ret_config->kill_bound_ns = ns_of(config->planner.kill_bound_s);
     ret_config->moves_per_hour = (uint32_t)config->planner.moves_per_hour;
     ret_config->moves_extra = (uint32_t)config->planner.moves_extra;

@@ -189,8 +189,15 @@ static void say_victims(struct sentence *sentence, const struct control_move *mo
 {
     for (uint32_t i = 0; i < move->core.victim_count; i++) {
         const struct control_victim *victim = &move->victims[i];
-        say(sentence, "%s %s on %s (%.2f device-s)%s", i == 0 ? "; considered" : ",", victim->job,
-            victim->device, (double)victim->cost_ns / 1e9, victim->chosen ? ", chosen" : "");
+        const struct core_victim *core = &move->core.victims[i];
+        say(sentence, "%s %s on %s", i == 0 ? "; considered" : ",", victim->job, victim->device);
+        if (core->rung != CORE_RUNG_NONE) {
+            say(sentence, " by %s", core_rung_name(core->rung));
+        }
+        say(sentence, " (%.2f device-s)", (double)victim->cost_ns / 1e9);
+        if (victim->chosen || core->refused != CORE_REASON_NONE) {
+            say(sentence, ", %s", victim->chosen ? "chosen" : core_reason_name(core->refused));
+        }
     }
     if (!move->core.applied) {
         say(sentence, "; not done: %s", "mode or hold keeps it");

@@ -25,18 +25,25 @@ static uint64_t lasting_cost_ns(const struct core *core, const struct lease *lea
 }
 
 /* Until a lasting device would be there. */
-static uint64_t lasting_lead_ns(const struct core *core, const struct lease *lease)
+static uint64_t lasting_take_ns(const struct core *core, const struct lease *lease)
 {
     uint64_t take_ns = core_rung_take_ns(core, lease, core_rung_for_all(lease), lease->first->kind);
     return core_add_u64(take_ns, core->config.hold_min_ns);
 }
 
+/* Before the cap: time for all stopped gangs one after the other, but no more than half of it. */
+static uint64_t lead_start_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t end_ns = core_lease_stop_end_ns(core, lease);
+    uint64_t half_ns = (end_ns - lease->stop_ns) / 2;
+    uint64_t lead_ns = core_scale_u64(lasting_take_ns(core, lease), core->stops_count, 1);
+    return end_ns - (lead_ns < half_ns ? lead_ns : half_ns);
+}
+
 /* When its devices are to be replaced by lasting ones, as far as can be told now. */
 static uint64_t replace_ns(const struct core *core, const struct lease *lease)
 {
-    uint64_t end_ns = core_lease_stop_end_ns(core, lease);
-    uint64_t lead_ns = lasting_lead_ns(core, lease);
-    uint64_t by_cap_ns = end_ns > lead_ns ? end_ns - lead_ns : 0;
+    uint64_t by_cap_ns = lead_start_ns(core, lease);
     uint64_t cost_ns = lasting_cost_ns(core, lease), idle = idle_ns(core, lease);
     uint64_t left_ns = cost_ns > idle ? (cost_ns - idle) / lease->stopped : 0;
     uint64_t by_cost_ns = core_add_u64(core->now_ns, left_ns);
@@ -64,16 +71,19 @@ static void count_taken(const struct core *core, const struct lease *lease, int 
 /* Serving can do without all its devices together. */
 static bool is_spare(const struct core *core, const struct lease *lease)
 {
-    bool spare = core_device_spare(core, lease->first); /* mostly tells already */
+    bool spare = true;
+    DEVICE_ENDPOINTS (core, lease->first, endpoint) { /* mostly tells already */
+        spare = spare && (!core_instance_serves(core_instance_of(lease->first, endpoint)) ||
+                          endpoint->ready > endpoint->needed);
+    }
     if (!spare) {
         return false;
     }
     count_taken(core, lease, 1);
     for (const struct device *device = lease->first; device != NULL; device = device->next) {
         DEVICE_ENDPOINTS (core, device, endpoint) {
-            spare =
-                spare && (!core_instance_serves(core_instance_of(device, endpoint)) ||
-                          core_endpoint_serving(endpoint) >= endpoint->needed + endpoint->taken);
+            spare = spare && (!core_instance_serves(core_instance_of(device, endpoint)) ||
+                              endpoint->ready >= endpoint->needed + endpoint->taken);
         }
     }
     count_taken(core, lease, -1);
@@ -138,13 +148,12 @@ static struct endpoint *endpoint_behind(const struct core *core, const struct le
 static uint64_t step_aside_ns(const struct core *core, const struct lease *lease)
 {
     uint64_t end_ns = core_lease_stop_end_ns(core, lease);
+    uint64_t start_ns = lead_start_ns(core, lease);
     uint64_t last_ns = core->stepped_aside_ns;
-    uint64_t left_ns = end_ns > last_ns ? end_ns - last_ns : 0; /* since then: no moving target */
-    uint64_t take_ns = lasting_lead_ns(core, lease), share_ns = left_ns / core->stops_count;
-    uint64_t half_ns = lease->stop_ns + (end_ns - lease->stop_ns) / 2;
-    uint64_t next_ns =
-        last_ns != 0 ? core_add_u64(last_ns, share_ns < take_ns ? share_ns : take_ns) : 0;
-    return next_ns > half_ns ? next_ns : half_ns;
+    uint64_t left_ns = end_ns - (last_ns > start_ns && last_ns < end_ns ? last_ns : start_ns);
+    uint64_t take_ns = lasting_take_ns(core, lease), share_ns = left_ns / core->stops_count;
+    uint64_t next_ns = core_add_u64(last_ns, share_ns < take_ns ? share_ns : take_ns);
+    return last_ns != 0 && next_ns > start_ns ? next_ns : start_ns;
 }
 
 static bool can_give(const struct core *core, const struct lease *lease)
@@ -169,7 +178,8 @@ static void step_aside(struct core *core, struct lease *lease, const struct endp
 static void replace(struct core *core, struct lease *lease)
 {
     struct endpoint *endpoint = endpoint_behind(core, lease);
-    while (endpoint != NULL && core_take_for(core, endpoint, CORE_TAKE_LASTING)) {
+    while (endpoint != NULL && core_take_for(core, endpoint, CORE_TAKE_LASTING,
+                                             core_endpoint_within_ns(core, endpoint))) {
         endpoint = endpoint_behind(core, lease);
     }
     lease->replaced = lease->replaced || endpoint == NULL;

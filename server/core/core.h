@@ -686,6 +686,7 @@ struct core_lease_view {
     uint64_t run_ns;                               /* time running, over all runs */
     uint32_t revokes, runs;
     uint32_t preemptions; /* runs ended by the core's choice */
+    uint32_t stops;       /* times it was stopped in place */
     uint32_t failures;    /* of the job itself, without a checkpoint between them */
     bool heartbeat_lost;
     bool reported;          /* it has told a checkpoint */

@@ -92,7 +92,7 @@ static void hold_move(struct core *core, struct device *device, enum core_hold n
     if (lease == NULL || former != lease || next == CORE_HOLD_RESUMING) {
         device->holder_bytes = lease != NULL ? lease->spec.memory_bytes : 0;
     }
-    core_instances_rest(core, device, device_rests(device));
+    core_instances_rest(core, device, device_rests(device), next == CORE_HOLD_SUSPENDED);
     device->action = 0;
     device->deadline_ns = 0;
     device->advice = 0;
@@ -434,6 +434,9 @@ static void device_let_go(struct core *core, struct device *device)
         }
     }
     hold_move(core, device, CORE_HOLD_NONE, NULL);
+    if (device->kept && device->cool_since_ns != NEVER_NS) {
+        device->cool_since_ns = core->now_ns; /* it has not served at all yet */
+    }
     if (lease != NULL) {
         core_lease_settle(core, lease);
     }

@@ -48,6 +48,7 @@ static void instance_count(struct device *device, struct endpoint *endpoint,
     endpoint->present += (uint32_t)(sign * present);
     endpoint->placed += (uint32_t)(sign * core_instance_serves(instance));
     endpoint->resting += (uint32_t)(sign * (core_instance_serves(instance) && device->resting));
+    endpoint->borrowed += (uint32_t)(sign * (core_instance_serves(instance) && device->borrowed));
     endpoint->ready += (uint32_t)(sign * (ready && !device->resting));
     device->instances_present += (uint32_t)(sign * present);
     device->instances_ready += (uint32_t)(sign * ready);
@@ -104,19 +105,32 @@ uint32_t core_endpoint_serving(const struct endpoint *endpoint)
     return endpoint->placed - endpoint->resting;
 }
 
-void core_instances_rest(struct core *core, struct device *device, bool resting)
+/* Those on borrowed devices come on top of an endpoint's maximum, as long as they are borrowed. */
+static void remove_surplus(struct core *core, struct device *device)
 {
-    if (device->resting == resting) {
+    DEVICE_ENDPOINTS (core, device, endpoint) {
+        if (!device->borrowed &&
+            endpoint->placed > endpoint->spec.devices_max + endpoint->borrowed) {
+            core_instance_remove(core, device, endpoint);
+        }
+    }
+}
+
+void core_instances_rest(struct core *core, struct device *device, bool resting, bool borrowed)
+{
+    if (device->resting == resting && device->borrowed == borrowed) {
         return;
     }
     DEVICE_ENDPOINTS (core, device, endpoint) {
         instance_count(device, endpoint, core_instance_of(device, endpoint), -1);
     }
     device->resting = resting;
+    device->borrowed = borrowed;
     DEVICE_ENDPOINTS (core, device, endpoint) {
         instance_count(device, endpoint, core_instance_of(device, endpoint), 1);
         core_endpoint_touch(core, endpoint);
     }
+    remove_surplus(core, device);
 }
 
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes)

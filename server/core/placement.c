@@ -23,7 +23,8 @@ bool core_device_spare(const struct core *core, const struct device *device)
     }
     DEVICE_ENDPOINTS (core, device, endpoint) {
         if (core_instance_serves(core_instance_of(device, endpoint)) &&
-            core_endpoint_serving(endpoint) < endpoint->needed + endpoint->taken + 1) {
+            core_endpoint_serving(endpoint) - endpoint->borrowed <
+                endpoint->needed + endpoint->taken + 1) {
             return false;
         }
     }
@@ -234,8 +235,8 @@ static void make_way(struct core *core, struct endpoint *endpoint)
 {
     SET_EACH (&endpoint->hosts, slot) {
         struct device *device = core->device_slots[slot];
-        if (endpoint->placed >= endpoint->spec.devices_max && device->resting &&
-            core_instance_serves(core_instance_of(device, endpoint))) {
+        if (endpoint->placed >= endpoint->spec.devices_max + endpoint->borrowed &&
+            device->resting && core_instance_serves(core_instance_of(device, endpoint))) {
             core_instance_remove(core, device, endpoint);
         }
     }
@@ -269,7 +270,7 @@ static bool reach(struct core *core, struct endpoint *endpoint)
         return true;
     }
     return (core_may_move(core) && make_room_somewhere(core, endpoint)) ||
-           core_take_for(core, endpoint, CORE_TAKE_ANY);
+           core_take_for(core, endpoint, CORE_TAKE_ANY, core_endpoint_within_ns(core, endpoint));
 }
 
 enum core_reason core_endpoint_lacks(const struct core *core, const struct endpoint *endpoint)
@@ -292,17 +293,46 @@ enum core_reason core_endpoint_lacks(const struct core *core, const struct endpo
     return reason;
 }
 
+/* Until the first device after that time arrives. */
+static uint64_t wait_ns(const struct core *core, const struct endpoint *endpoint, uint64_t after_ns)
+{
+    uint64_t first_ns = NEVER_NS;
+    SET_EACH (&core->device_sets[DEVICES_MOVING], slot) {
+        const struct device *device = core->device_slots[slot];
+        if (taken_for(core, device, endpoint, NEVER_NS)) {
+            uint64_t at_ns = core_device_arrival_ns(core, device);
+            first_ns = at_ns > after_ns && at_ns < first_ns ? at_ns : first_ns;
+        }
+    }
+    return first_ns - core->now_ns;
+}
+
 /* What is on its way comes late: stops in place bridge the time until then. */
 static void bridge(struct core *core, struct endpoint *endpoint)
 {
     uint64_t by_ns = core_add_u64(core->now_ns, core_endpoint_within_ns(core, endpoint));
     uint32_t soon = core_capacity_coming(core, endpoint, by_ns);
     while (core_endpoint_serving(endpoint) + soon < endpoint->needed) {
-        if (!core_take_for(core, endpoint, CORE_TAKE_BRIDGE)) {
+        uint64_t within_ns = wait_ns(core, endpoint, by_ns) / 2;
+        if (!core_take_for(core, endpoint, CORE_TAKE_BRIDGE, within_ns)) {
             endpoint->wide_bridging = !core_may_move(core);
             return;
         }
         soon++;
+    }
+}
+
+/* What serves on borrowed devices moves to those that were taken for good in their stead. */
+static void settle_down(struct core *core, struct endpoint *endpoint)
+{
+    SET_EACH (&core->device_sets[DEVICES_KEPT], slot) {
+        struct device *device = core->device_slots[slot];
+        bool own = device->kept_for == endpoint->spec.endpoint && device->hold == CORE_HOLD_NONE;
+        uint32_t lasting = core_endpoint_serving(endpoint) - endpoint->borrowed;
+        if (own && lasting < endpoint->needed && fit_of(core, device, endpoint) == FIT_YES) {
+            make_way(core, endpoint);
+            core_instance_place(core, device, endpoint);
+        }
     }
 }
 
@@ -316,6 +346,9 @@ static void lacking_follow(struct core *core, struct endpoint *endpoint, bool la
 
 static void satisfy(struct core *core, struct endpoint *endpoint)
 {
+    if (endpoint->borrowed > 0 && core_may_move(core)) {
+        settle_down(core, endpoint);
+    }
     bool lacking = core_endpoint_serving(endpoint) < endpoint->needed;
     lacking_follow(core, endpoint, lacking);
     if (!lacking) {

@@ -100,6 +100,7 @@ struct device {
     uint64_t holder_bytes; /* what its holder has in memory; 0: no holder */
     bool extended;         /* the notice was extended */
     bool resting;          /* its holder lets instances not serve; kept by hold.c */
+    bool borrowed;         /* they serve while its holder is stopped; kept by hold.c */
     bool kept;             /* for serving */
     uint64_t kept_for;     /* endpoint */
 
@@ -153,6 +154,7 @@ struct endpoint {
     uint32_t placed, resting, ready;
     uint32_t present;          /* in any state but absent */
     uint32_t failing;          /* instances whose last placement failed */
+    uint32_t borrowed;         /* of the placed, on devices whose holder is stopped in place */
     uint64_t lacking_since_ns; /* NEVER_NS: it has what it needs */
     uint32_t taken;            /* scratch of the planner: instances that its plan would remove */
     bool wide, wide_parking, wide_bridging; /* the next plan for it looks at everything, not only
@@ -466,8 +468,8 @@ bool core_instance_serves(const struct instance *instance); /* PLACING or READY 
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes);
 /* Those that serve or will as soon as they are ready. */
 uint32_t core_endpoint_serving(const struct endpoint *endpoint);
-/* The holder of the device begins or ends to let them not serve. */
-void core_instances_rest(struct core *core, struct device *device, bool resting);
+/* The holder of the device begins or ends to let them not serve, or to stand still for them. */
+void core_instances_rest(struct core *core, struct device *device, bool resting, bool borrowed);
 void core_instance_place(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instance_remove(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instances_vanish(struct core *core, struct device *device);
@@ -606,7 +608,8 @@ void core_endpoint_reconsider(struct core *core, struct endpoint *endpoint);
 /* Its longest batch of one took `former_ns` until now. */
 void core_endpoint_measured(struct core *core, struct endpoint *endpoint, uint64_t former_ns);
 enum core_reason core_endpoint_lacks(const struct core *core, const struct endpoint *endpoint);
-/* Every endpoint with an instance there could do with one fewer. */
+/* Every endpoint with an instance there could do with one fewer, beside those it has only borrowed
+ * from stopped gangs: these come first. */
 bool core_device_spare(const struct core *core, const struct device *device);
 /* The instances on the device let the endpoint's be there. */
 bool core_neighbours_agree(const struct core *core, const struct device *device,
@@ -627,7 +630,8 @@ uint64_t core_victim_cost(const struct core *core, const struct device *device);
 void core_shrink(struct core *core, struct device *device, enum core_reason reason,
                  struct core_explanation *explanation);
 /* One more device for the endpoint, by the best rung there is; false: there is none. */
-bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how);
+bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how,
+                   uint64_t within_ns);
 /* How soon what the endpoint lacks is wanted. */
 uint64_t core_endpoint_within_ns(const struct core *core, const struct endpoint *endpoint);
 

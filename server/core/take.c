@@ -8,6 +8,7 @@ struct need {
     const struct endpoint *endpoint;
     enum core_take how;
     bool wide; /* all leases are asked, not only those with news */
+    enum core_reason reason;
     uint64_t within_ns;
     bool danger;
 };
@@ -259,6 +260,9 @@ static void offer_of(const struct core *core, const struct need *need, struct le
     offer.take_ns = core_rung_take_ns(core, lease, rung, kind);
     offer.cost_ns = cost_of(core, lease, rung, kind);
     offer.late = offer.take_ns > need->within_ns;
+    if (need->how == CORE_TAKE_BRIDGE && offer.late && offer.refused == CORE_REASON_NONE) {
+        offer.refused = CORE_REASON_TOO_SLOW; /* what is on its way is as fast */
+    }
     offers_add(offers, &offer);
 }
 
@@ -320,7 +324,7 @@ static struct core_explanation take_explain(const struct core *core, const struc
     const struct offer *best = &offers->best[0];
     enum core_what what = core_rung_stops(best->rung) ? CORE_WHAT_SUSPEND : CORE_WHAT_REVOKE;
     struct core_explanation explanation =
-        core_explain_begin(core, what, CORE_REASON_DEMAND, best->device, NULL, need->endpoint);
+        core_explain_begin(core, what, need->reason, best->device, NULL, need->endpoint);
     explanation.lease = best->lease->spec.lease;
     explanation.rung = best->rung;
     explanation.deadline_ns =
@@ -343,10 +347,9 @@ static struct core_explanation take_explain(const struct core *core, const struc
     return explanation;
 }
 
-void core_shrink(struct core *core, struct device *device, enum core_reason reason,
-                 struct core_explanation *explanation)
+static void take_one(struct core *core, struct device *device, enum core_rung rung,
+                     enum core_reason reason, struct core_explanation *explanation)
 {
-    enum core_rung rung = core_rung_for_one(device->lease);
     core_device_count_move(core, device);
     core_guard_count(core, device->lease, rung);
     core_device_revoke(core, device, rung, reason);
@@ -355,7 +358,13 @@ void core_shrink(struct core *core, struct device *device, enum core_reason reas
     core_explain(core, explanation);
 }
 
-static void take_all(struct core *core, const struct offer *offer)
+void core_shrink(struct core *core, struct device *device, enum core_reason reason,
+                 struct core_explanation *explanation)
+{
+    take_one(core, device, core_rung_for_one(device->lease), reason, explanation);
+}
+
+static void take_all(struct core *core, const struct offer *offer, enum core_reason reason)
 {
     struct lease *lease = offer->lease;
     for (struct device *device = lease->first; device != NULL; device = device->next) {
@@ -363,21 +372,22 @@ static void take_all(struct core *core, const struct offer *offer)
     }
     core_guard_count(core, lease, offer->rung);
     if (core_rung_stops(offer->rung)) {
-        core_lease_stop(core, lease, offer->rung, CORE_REASON_DEMAND);
+        core_lease_stop(core, lease, offer->rung, reason);
     } else {
-        core_lease_recall(core, lease, CORE_LEASE_DRAINING, CORE_REASON_DEMAND);
+        core_lease_recall(core, lease, CORE_LEASE_DRAINING, reason);
     }
 }
 
-static void take(struct core *core, const struct offer *offer, struct core_explanation *explanation,
-                 uint64_t endpoint)
+static void take(struct core *core, const struct need *need, const struct offer *offer,
+                 struct core_explanation *explanation)
 {
-    core_device_keep(core, offer->device, endpoint);
+    core_device_keep(core, offer->device, need->endpoint->spec.endpoint);
     if (core_rung_stops(offer->rung) || takes_all(offer->lease, offer->rung)) {
         core_explain(core, explanation);
-        take_all(core, offer);
+        take_all(core, offer, explanation->reason);
+        offer->lease->replaced = need->how == CORE_TAKE_BRIDGE; /* from the start */
     } else {
-        core_shrink(core, offer->device, CORE_REASON_DEMAND, explanation);
+        take_one(core, offer->device, offer->rung, explanation->reason, explanation);
     }
 }
 
@@ -387,13 +397,16 @@ uint64_t core_endpoint_within_ns(const struct core *core, const struct endpoint 
                                                     : core->config.demand_slow_ns;
 }
 
-bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how)
+bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how,
+                   uint64_t within_ns)
 {
     struct offers offers = {.count = 0};
     struct need need = {.endpoint = endpoint,
                         .how = how,
                         .wide = looks_wide(core, endpoint, how),
-                        .within_ns = core_endpoint_within_ns(core, endpoint),
+                        .reason = how == CORE_TAKE_LASTING ? CORE_REASON_SUSTAINED_LOAD
+                                                           : CORE_REASON_DEMAND,
+                        .within_ns = within_ns,
                         .danger = core->now_ns < endpoint->danger_until_ns};
     if (!offers_gather(core, &need, &offers) || core_endpoint_failing(core, endpoint)) {
         return false;
@@ -403,6 +416,6 @@ bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take 
         core_explain_advice(core, &endpoint->advice, explanation);
         return false;
     }
-    take(core, &offers.best[0], &explanation, endpoint->spec.endpoint);
+    take(core, &need, &offers.best[0], &explanation);
     return true;
 }

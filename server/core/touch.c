@@ -81,7 +81,7 @@ void core_device_note(struct core *core, struct device *device)
 
 static bool endpoint_is_spare(const struct endpoint *endpoint)
 {
-    return core_endpoint_serving(endpoint) > endpoint->needed;
+    return core_endpoint_serving(endpoint) - endpoint->borrowed > endpoint->needed;
 }
 
 static bool endpoint_is_lacking(const struct endpoint *endpoint)
@@ -109,7 +109,7 @@ void core_kept_touch(struct core *core, const struct endpoint *endpoint)
 void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
 {
     mark(core->endpoint_sets, endpoint->slot);
-    uint32_t serving = core_endpoint_serving(endpoint);
+    uint32_t serving = core_endpoint_serving(endpoint) - endpoint->borrowed;
     uint32_t excess = serving > endpoint->needed ? serving - endpoint->needed : 0;
     if (excess != endpoint->excess) {
         core->supply |= endpoint->spec.kinds_mask;

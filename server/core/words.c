@@ -206,6 +206,21 @@ static void append_ms(struct writer *writer, const char *name, uint64_t ns)
     append(writer, " %s=%" PRIu64 ".%03" PRIu64 "ms", name, ns / 1000000, ns / 1000 % 1000);
 }
 
+static void append_victim(struct writer *writer, const struct core_victim *victim)
+{
+    append(writer, " lease %" PRIu64 " on device %" PRIu64, victim->lease, victim->device);
+    if (victim->rung != CORE_RUNG_NONE) {
+        append(writer, " by %s", core_rung_name(victim->rung));
+        append_ms(writer, "time", victim->take_ns);
+    }
+    append_ms(writer, "cost", victim->cost_ns);
+    if (victim->chosen) {
+        append(writer, " (chosen)");
+    } else if (victim->refused != CORE_REASON_NONE) {
+        append(writer, " (%s)", core_reason_name(victim->refused));
+    }
+}
+
 void core_explanation_print(const struct core_explanation *explanation, char *text, size_t size)
 {
     if (size == 0) {
@@ -238,8 +253,7 @@ void core_explanation_print(const struct core_explanation *explanation, char *te
     }
     for (uint32_t i = 0; i < explanation->victim_count; i++) {
         const struct core_victim *victim = &explanation->victims[i];
-        append(&writer, "%s lease %" PRIu64 " on device %" PRIu64 "%s", i == 0 ? " victims:" : ",",
-               victim->lease, victim->device, victim->chosen ? " (chosen)" : "");
-        append_ms(&writer, "cost", victim->cost_ns);
+        append(&writer, "%s", i == 0 ? " victims:" : ",");
+        append_victim(&writer, victim);
     }
 }
