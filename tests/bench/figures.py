@@ -11,6 +11,10 @@ class Goal(NamedTuple):
     what: str
 
 
+# Traces, and ways to get a device back with the points of late work that each may cost.
+HARVEST_TRACES = ["code", "conv", "both", "recon"]
+HARVEST_RUNGS = {"yield": 0.5, "freeze": 1, "pause": 2, "swap": 2, "notice": 1}
+
 GOALS = {
     "grpc_pipelined_vs_cpp": Goal(4, "more", "ratio", "requests/s against gRPC C++, 64 B, "
                                   "4 connections × 32 streams, through queue and worker"),
@@ -49,6 +53,16 @@ GOALS = {
     "idle_rss_mib": Goal(64, "less", "MiB", "resident memory of an idle server, ONNX Runtime not "
                          "loaded"),
 }
+GOALS["sim_14d_64_s"] = Goal(30, "less", "s", "14 days of the ServeGen rates on 64 devices through the core, "
+                             "4 million events and more")
+for _trace in HARVEST_TRACES:
+    for _rung, _points in HARVEST_RUNGS.items():
+        GOALS["harvest_%s_%s" % (_trace, _rung)] = Goal(
+            0.9, "more", "ratio", "device time harvested for training ÷ hindsight's, trace %s, rung %s" % (
+                _trace, _rung))
+        GOALS["late_%s_%s" % (_trace, _rung)] = Goal(
+            _points, "less", "points", "late work above the floor of all devices serving, trace %s, rung %s" % (
+                _trace, _rung))
 
 
 def bootstrap(rounds, measure=statistics.median, count=2000):

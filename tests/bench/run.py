@@ -14,6 +14,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import figures   # noqa: E402
 import handover  # noqa: E402
+import harvest   # noqa: E402
 import idle      # noqa: E402
 import process   # noqa: E402
 import serving   # noqa: E402
@@ -21,7 +22,7 @@ import training  # noqa: E402
 import wire      # noqa: E402
 
 GROUPS = [wire.wire, wire.whole, serving.onnx_throughput, handover.handover, training.kept, serving.tail,
-          training.beside_idle, idle.idle]
+          training.beside_idle, idle.idle, harvest.harvest, harvest.sim_speed]
 
 
 def arguments():
