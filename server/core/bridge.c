@@ -9,14 +9,6 @@ static bool is_whole(const struct lease *lease)
     return lease->quiet > 0 && lease->quiet == lease->stopped && lease->held == 0;
 }
 
-/* What its devices have stood idle, so far. */
-static uint64_t idle_ns(const struct core *core, const struct lease *lease)
-{
-    uint64_t stopped_ns = core_scale_u64(core->now_ns - lease->stop_ns, lease->stopped, 1);
-    uint64_t served = core_lease_served_ns(lease) - lease->stop_served_ns;
-    return stopped_ns > served ? stopped_ns - served : 0;
-}
-
 /* Saving and starting again costs one device of anybody about as much as it would cost this gang.
  */
 static uint64_t lasting_cost_ns(const struct core *core, const struct lease *lease)
@@ -40,13 +32,20 @@ static uint64_t lead_start_ns(const struct core *core, const struct lease *lease
     return end_ns - (lead_ns < half_ns ? lead_ns : half_ns);
 }
 
+/* When its devices will have stood idle for as long as a lasting one costs. */
+static uint64_t paid_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t served_ns = core_lease_served_ns(lease);
+    served_ns -= served_ns < lease->stop_served_ns ? served_ns : lease->stop_served_ns;
+    uint64_t idle_ns = core_add_u64(lasting_cost_ns(core, lease), served_ns);
+    return core_add_u64(lease->stop_ns, idle_ns / lease->stopped);
+}
+
 /* When its devices are to be replaced by lasting ones, as far as can be told now. */
 static uint64_t replace_ns(const struct core *core, const struct lease *lease)
 {
     uint64_t by_cap_ns = lead_start_ns(core, lease);
-    uint64_t cost_ns = lasting_cost_ns(core, lease), idle = idle_ns(core, lease);
-    uint64_t left_ns = cost_ns > idle ? (cost_ns - idle) / lease->stopped : 0;
-    uint64_t by_cost_ns = core_add_u64(core->now_ns, left_ns);
+    uint64_t by_cost_ns = paid_ns(core, lease);
     uint64_t due_ns = by_cost_ns < by_cap_ns ? by_cost_ns : by_cap_ns;
     uint64_t first_ns = core_add_u64(lease->stop_ns, core->config.sustained_ns);
     return due_ns > first_ns ? due_ns : first_ns;

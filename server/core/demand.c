@@ -183,6 +183,7 @@ static enum core_reason endpoint_add(struct core *core, const struct core_endpoi
         return CORE_REASON_NO_MEMORY;
     }
     core_endpoint_reconsider(core, endpoint);
+    core_kept_touch(core, endpoint); /* by one of the same id, before it was removed */
     endpoint_decide(core, endpoint);
     return CORE_REASON_NONE;
 }

@@ -217,6 +217,7 @@ void core_lease_started(struct core *core, struct lease *lease)
     lease->credit_ns = 0;
     lease->started_ns = core->now_ns;
     lease->ran_before_ns = lease->ran_ns;
+    core_rung_started(lease);
     core_lease_move(core, lease, CORE_LEASE_RUNNING, CORE_REASON_GANG_MINIMUM);
     lease->runs++;
 }
@@ -459,6 +460,9 @@ static void lease_progress(struct core *core, struct lease *lease, const struct 
             lease->failures = 0;           /* it gets on */
             core_lease_touch(core, lease); /* and is a cheaper victim */
         }
+        if (step > lease->step) {
+            core_rung_restored(core, lease);
+        }
         core_ledger_keep(core, lease, step, kept);
     }
 }
@@ -576,6 +580,9 @@ void core_lease_restored(struct core *core)
 {
     for (size_t i = 0; i < core->lease_count; i++) {
         core_lease_lost_device(core, core->leases[i], CORE_REASON_RESTORED);
+        if (core->leases[i]->state == CORE_LEASE_RUNNING) {
+            lease_trim(core, core->leases[i]); /* what it was about to give back */
+        }
     }
     core_stops_restored(core);
 }

@@ -144,8 +144,10 @@ static struct device *place_find(const struct core *core, const struct endpoint 
 
 static bool can_go(const struct device *device, const struct endpoint *endpoint)
 {
+    uint32_t serving = core_endpoint_serving(endpoint);
+    uint32_t stay = device->borrowed ? serving : serving - endpoint->borrowed;
     return core_instance_serves(core_instance_of(device, endpoint)) &&
-           (device->resting || core_endpoint_serving(endpoint) > endpoint->needed);
+           (device->resting || stay > endpoint->needed);
 }
 
 /* Removes the instances that others can spare, if that makes room for the endpoint. */
@@ -308,7 +310,7 @@ static uint64_t wait_ns(const struct core *core, const struct endpoint *endpoint
 }
 
 /* What is on its way comes late: stops in place bridge the time until then. */
-static void bridge(struct core *core, struct endpoint *endpoint)
+static bool bridge(struct core *core, struct endpoint *endpoint)
 {
     uint64_t by_ns = core_add_u64(core->now_ns, core_endpoint_within_ns(core, endpoint));
     uint32_t soon = core_capacity_coming(core, endpoint, by_ns);
@@ -316,10 +318,11 @@ static void bridge(struct core *core, struct endpoint *endpoint)
         uint64_t within_ns = wait_ns(core, endpoint, by_ns) / 2;
         if (!core_take_for(core, endpoint, CORE_TAKE_BRIDGE, within_ns)) {
             endpoint->wide_bridging = !core_may_move(core);
-            return;
+            return false;
         }
         soon++;
     }
+    return true;
 }
 
 /* What serves on borrowed devices moves to those that were taken for good in their stead. */
@@ -370,8 +373,9 @@ static void satisfy(struct core *core, struct endpoint *endpoint)
     }
     endpoint->wide = true;
     endpoint->wide_bridging = true;
-    bridge(core, endpoint);
-    endpoint->advice = 0;
+    if (bridge(core, endpoint)) {
+        endpoint->advice = 0;
+    }
 }
 
 /* ---- parking: where memory is left, but not what is being cleared for something needed ---- */

@@ -120,6 +120,22 @@ void core_rung_gave(struct core *core, const struct device *device, enum core_ru
     core_stops_touch(core);
 }
 
+void core_rung_started(struct lease *lease)
+{
+    lease->restoring = true;
+    lease->restored_before_ns = lease->account_ns[CORE_ACCOUNT_RESTORE];
+}
+
+/* It gets on: what samples called restoring in this run is what starting again takes. */
+void core_rung_restored(struct core *core, struct lease *lease)
+{
+    uint64_t restored_ns = lease->account_ns[CORE_ACCOUNT_RESTORE] - lease->restored_before_ns;
+    if (lease->restoring && restored_ns > 0 && lease->held > 0) {
+        core_rung_gave(core, lease->first, core_rung_for_all(lease), restored_ns / lease->held);
+    }
+    lease->restoring = false;
+}
+
 uint64_t core_device_arrival_ns(const struct core *core, const struct device *device)
 {
     const struct lease *lease = device->lease;

@@ -162,8 +162,8 @@ struct endpoint {
     uint64_t advice;
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     /* As of its last touch. */
-    bool spare, lacking;
-    uint32_t excess;
+    bool lacking;
+    uint32_t spare, excess;
     uint64_t counted_milli;
 };
 
@@ -246,6 +246,8 @@ struct lease {
 
     uint64_t run, generation; /* first and last grant of this run */
     uint64_t step, checkpointed_step;
+    bool restoring; /* has not got on since this run began */
+    uint64_t restored_before_ns;
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
     uint64_t provisional_ns; /* of its TRAINING account, as of accrued_ns */
     uint64_t accrued_ns;
@@ -574,6 +576,8 @@ uint64_t core_rung_hold_ns(const struct core *core, const struct lease *lease, e
                            uint32_t kind);
 void core_rung_took(struct core *core, const struct device *device, enum core_rung rung,
                     uint64_t ns);
+void core_rung_started(struct lease *lease);
+void core_rung_restored(struct core *core, struct lease *lease); /* it has got on */
 void core_rung_gave(struct core *core, const struct device *device, enum core_rung rung,
                     uint64_t ns);
 void core_rung_measured(struct core *core, struct lease *lease, const struct core_event *event);

@@ -79,9 +79,11 @@ void core_device_note(struct core *core, struct device *device)
 
 /* ---- endpoints ---- */
 
-static bool endpoint_is_spare(const struct endpoint *endpoint)
+/* Which of its instances may go: none, borrowed ones (1), any (2). */
+static uint32_t endpoint_spare(const struct endpoint *endpoint)
 {
-    return core_endpoint_serving(endpoint) - endpoint->borrowed > endpoint->needed;
+    uint32_t serving = core_endpoint_serving(endpoint);
+    return (serving > endpoint->needed) + (serving - endpoint->borrowed > endpoint->needed);
 }
 
 static bool endpoint_is_lacking(const struct endpoint *endpoint)
@@ -115,8 +117,8 @@ void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
         core->supply |= endpoint->spec.kinds_mask;
     }
     endpoint->excess = excess;
-    if (endpoint->spare != endpoint_is_spare(endpoint)) {
-        endpoint->spare = !endpoint->spare;
+    if (endpoint->spare != endpoint_spare(endpoint)) {
+        endpoint->spare = endpoint_spare(endpoint);
         hosts_touch(core, endpoint);
     }
     if (endpoint->lacking != endpoint_is_lacking(endpoint)) {
@@ -251,7 +253,7 @@ static const char *endpoint_check(const struct core *core, const struct endpoint
     if (endpoint->timer.at_ns != core_endpoint_due_ns(core, endpoint)) {
         return "the next time of endpoint";
     }
-    bool right = endpoint->spare == endpoint_is_spare(endpoint) &&
+    bool right = endpoint->spare == endpoint_spare(endpoint) &&
                  endpoint->lacking == endpoint_is_lacking(endpoint) &&
                  endpoint->counted_milli == endpoint->demand_milli;
     return right ? NULL : "a count of endpoint";

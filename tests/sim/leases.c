@@ -14,7 +14,7 @@ void world_send_lease(struct world *world)
     spec.until_ns =
         world_chance(world, 10) ? world->rig->now_ns + world_draw(world, SECONDS(60)) : 0;
     spec.preemptible = world_chance(world, 80);
-    spec.in_process = world_chance(world, 40);
+    spec.in_process = world_chance(world, world->outside ? 10 : 50);
     spec.devices_max = spec.devices_min + (uint32_t)world_draw(world, 3);
     world_lease_terms(world, &spec);
     world_draw_rungs(world, &spec);

@@ -200,6 +200,7 @@ struct world *world_create(uint64_t seed, bool crashes)
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->random = seed;
+    world->outside = seed % 2 == 0;
     world->crashes = crashes;
     struct core *core = core_born(world);
     world->rig = rig_create(NULL);

@@ -34,6 +34,7 @@ struct world {
     struct rig *rig;
     uint64_t random;
     bool crashes, calm;
+    bool outside; /* most jobs are outside ones, so that more is stopped and noticed */
     uint64_t crash_count, epoch, generation, hash;
     struct shadow_device devices[DEVICES + 1];
     struct shadow_lease leases[LEASES + 1];

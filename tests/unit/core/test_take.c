@@ -157,6 +157,26 @@ static void times_are_learned_by_lease_and_by_all(void **state)
     assert_int_equal(story.victims[0].take_ns, SECONDS(3)); /* not the 2 s of the configuration */
 }
 
+static void time_to_start_again_is_learned_from_what_jobs_tell(void **state)
+{
+    struct rig *rig = *state;
+    for (uint64_t lease = 1; lease <= 4; lease++) {
+        start_one(rig, lease, NOTICE);
+    }
+    rig_run(rig, SECONDS(40));
+    rig_send(rig, (struct core_event){.kind = CORE_EVENT_DEVICE_SAMPLE,
+                                      .device_sample = {.device = 2,
+                                                        .interval_ns = SECONDS(40),
+                                                        .restore_ns = SECONDS(36)}});
+    checkpoint(rig, 2);
+    checkpoint(rig, 3);
+    need(rig, false);
+    struct core_explanation story = rig_explanation(rig, CORE_WHAT_REVOKE, 0, 3);
+    assert_int_equal(victim(&story, 2, CORE_RUNG_NOTICE)->cost_ns, SECONDS(36));
+    assert_int_equal(victim(&story, 3, CORE_RUNG_NOTICE)->cost_ns, SECONDS(36)); /* as of all */
+    assert_true(victim(&story, 3, CORE_RUNG_NOTICE)->chosen || story.lease == 2);
+}
+
 static void fresh_checkpoint_makes_a_cheaper_victim(void **state)
 {
     struct rig *rig = *state;
@@ -324,6 +344,7 @@ int main(void)
         TEST(nothing_fast_enough_means_the_fastest),
         TEST(idle_gang_makes_a_stop_dear),
         TEST(times_are_learned_by_lease_and_by_all),
+        TEST(time_to_start_again_is_learned_from_what_jobs_tell),
         TEST(fresh_checkpoint_makes_a_cheaper_victim),
         TEST(job_that_never_reported_is_killed_last),
         TEST(lower_priority_gives_first),
