@@ -19,9 +19,10 @@
  *              most 1000 x, down by at most half at once; scale-down delay 0.
  *   rayserve   requests in flight averaged over 30 s, pushed every 10 s, looked at every 0.1 s:
  *              up after 30 s of asking for more without a break, down after 600 s of less.
- *   hindsight  a family of reactive policies that see everything at once (reserve, hold, rate
- *              window, headroom): its best member on a trace, found by search.h, is the reference
- *              of what can be harvested. */
+ *   hindsight  a family of reactive policies that see everything at once: a reserve (beyond what is
+ *              needed, and in any case), a hold time, a rate window, headroom (for the average, and
+ *              patience with what waits). Its best member on a trace, found by search.h, is the
+ *              reference of what can be harvested. */
 #ifndef TIDEPOOL_CLIENTS_SIM_BASELINES_H
 #define TIDEPOOL_CLIENTS_SIM_BASELINES_H
 

@@ -1,7 +1,8 @@
 /* reactive.c: the family of policies that react to everything at once: `hindsight` and `kill`.
  *
  * Needed are the devices that the arrivals of the last window keep busy, with headroom, and those
- * that start what waits within the SLO; at least those that run requests; and a reserve. A device
+ * that start what waits within the patience; at least those that run requests; and a reserve. Some
+ * serve in any case. A device
  * stays with serving until `hold` after it was last needed. Service times are known from the
  * requests that have finished. Where the pool's first rung is yield, `shared` gives all devices to
  * training for good and requests take turns with it. */
@@ -13,13 +14,23 @@
 #define SECOND_NS 1e9
 #define SLOTS 10 /* of the rate window */
 
-enum { REACTIVE_RESERVE, REACTIVE_HOLD, REACTIVE_WINDOW, REACTIVE_HEADROOM, REACTIVE_SHARED };
+enum {
+    REACTIVE_RESERVE,
+    REACTIVE_MINIMUM,
+    REACTIVE_HOLD,
+    REACTIVE_WINDOW,
+    REACTIVE_HEADROOM,
+    REACTIVE_PATIENCE,
+    REACTIVE_SHARED,
+};
 #define FAMILY                                                                                     \
     {"reserve", 0, ENGINE_DEVICES_MAX, 1, "devices that serve beyond what is needed"},             \
+        {"min", 0, ENGINE_DEVICES_MAX, 0, "devices that serve at least"},                          \
         {"hold", 0, 3600, 10, "seconds that a device stays after it was last needed"},             \
         {"window", 0.1, 3600, 10, "seconds over which arrivals are averaged"},                     \
+        {"headroom", 0, 10, 0.25, "devices for the average, above 1, for each that it needs"},     \
     {                                                                                              \
-        "headroom", 0, 10, 0.25, "devices for the average, above 1, for each that it needs"        \
+        "patience", 0.1, 3600, 1, "seconds in which what waits is to be started"                   \
     }
 static const struct policy_parameter reactive_parameters[] = {
     FAMILY,
@@ -34,7 +45,7 @@ struct reactive {
     uint32_t reserve;
     uint64_t hold_ns;
     uint64_t slot_ns; /* the window's tenth */
-    double headroom;
+    double headroom, patience_ns;
     bool shared;
     uint32_t arrivals[SLOTS];
     uint64_t slot; /* number of the one that fills */
@@ -48,7 +59,8 @@ struct reactive {
 static struct policy *reactive_create(struct engine *engine, const double *parameters,
                                       struct error *error)
 {
-    struct reactive *reactive = scaler_create(engine, sizeof(*reactive), 0, error);
+    struct reactive *reactive =
+        scaler_create(engine, sizeof(*reactive), parameters[REACTIVE_MINIMUM], error);
     if (reactive == NULL) {
         return NULL;
     }
@@ -62,6 +74,7 @@ static struct policy *reactive_create(struct engine *engine, const double *param
     reactive->hold_ns = (uint64_t)(parameters[REACTIVE_HOLD] * SECOND_NS);
     reactive->slot_ns = (uint64_t)(parameters[REACTIVE_WINDOW] * SECOND_NS / SLOTS);
     reactive->headroom = parameters[REACTIVE_HEADROOM];
+    reactive->patience_ns = parameters[REACTIVE_PATIENCE] * SECOND_NS;
     reactive->needed = reactive->scaler.devices;
     return (struct policy *)reactive;
 }
@@ -122,7 +135,7 @@ static uint32_t needed_now(const struct reactive *reactive)
     double window_ns = (double)reactive->slot_ns * SLOTS;
     double rate_devices = reactive->window_arrivals * mean_ns / window_ns;
     uint32_t busy = scaler_ceiling(rate_devices * (1 + reactive->headroom), devices);
-    uint32_t waiting = scaler_ceiling(load.queue_length * mean_ns / (double)setup->slo_ns, devices);
+    uint32_t waiting = scaler_ceiling(load.queue_length * mean_ns / reactive->patience_ns, devices);
     uint64_t needed = (uint64_t)busy + waiting;
     needed = (needed > load.running ? needed : load.running) + reactive->reserve;
     return needed < devices ? (uint32_t)needed : devices;
@@ -149,9 +162,9 @@ static void wakes_set(struct reactive *reactive)
         reactive->slot_wakes = true;
         engine_wake_at(engine, (now_ns / reactive->slot_ns + 1) * reactive->slot_ns, REACTIVE_SLOT);
     }
-    if (wanted > reactive->needed && reactive->held_wake_ns == 0) {
-        uint64_t end_ns = reactive->last_ns[wanted] + reactive->hold_ns;
-        reactive->held_wake_ns = end_ns > now_ns ? end_ns : now_ns + 1;
+    if (wanted > reactive->needed && wanted > reactive->scaler.minimum &&
+        reactive->held_wake_ns == 0) {
+        reactive->held_wake_ns = reactive->last_ns[wanted] + reactive->hold_ns;
         engine_wake_at(engine, reactive->held_wake_ns, REACTIVE_HELD);
     }
 }

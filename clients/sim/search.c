@@ -5,8 +5,15 @@
 
 #include "clients/sim/array.h"
 #include "clients/sim/baselines.h"
+#include "server/base/random.h"
 
-#define ROUNDS_MAX 8
+#define ROUNDS_MAX 20
+/* Combinations by chance, and how many of the best of them to climb from: some 1,500 runs, or 400
+ * where a run takes long. */
+#define SAMPLES_MAX 400
+#define STARTS_MAX 24
+#define LONG_REQUESTS 50000
+#define LONG_SHARE 4
 
 /* ---- what is tried --------------------------------------------------------------------------- */
 
@@ -15,6 +22,7 @@ static const double targets[] = {0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7,
 static const double panics[] = {1.1, 1.5, 2, 3, 10};
 static const double holds[] = {0, 0.1, 0.3, 1, 3, 10, 30, 60, 120, 300, 600};
 static const double windows[] = {0.5, 1, 3, 10, 30, 60, 300};
+static const double patiences[] = {0.3, 0.5, 1, 2, 5, 20, 100};
 static const double headrooms[] = {0, 0.1, 0.25, 0.5, 1, 2, 4};
 
 static const struct {
@@ -27,7 +35,7 @@ static const struct {
         name, values, sizeof(values) / sizeof((values)[0])                                         \
     }
     TRIED("target", targets), TRIED("panic", panics),       TRIED("hold", holds),
-    TRIED("window", windows), TRIED("headroom", headrooms),
+    TRIED("window", windows), TRIED("patience", patiences), TRIED("headroom", headrooms),
 #undef TRIED
 };
 
@@ -148,19 +156,35 @@ int search_grid(const struct sim_setup *setup, const struct policy_class *class,
 
 /* ---- the best -------------------------------------------------------------------------------- */
 
-static bool better(const struct sim_result *a, const struct sim_result *b, double late_most)
+static bool within(const struct sim_result *result, const struct search_bound *bound)
 {
-    bool a_within = a->late_fraction <= late_most, b_within = b->late_fraction <= late_most;
+    return result->late_fraction <= bound->late_most &&
+           result->handovers_per_device_hour <= bound->handovers_most;
+}
+
+/* How far over the bound, each part by its own measure. */
+static double excess(const struct sim_result *result, const struct search_bound *bound)
+{
+    double late = result->late_fraction - bound->late_most;
+    double handovers =
+        (result->handovers_per_device_hour - bound->handovers_most) / (1 + bound->handovers_most);
+    return (late > 0 ? late : 0) + (handovers > 0 ? handovers : 0);
+}
+
+static bool better(const struct sim_result *a, const struct sim_result *b,
+                   const struct search_bound *bound)
+{
+    bool a_within = within(a, bound), b_within = within(b, bound);
     if (a_within != b_within) {
         return a_within;
     }
     return a_within ? a->harvest_fraction > b->harvest_fraction
-                    : a->late_fraction < b->late_fraction;
+                    : excess(a, bound) < excess(b, bound);
 }
 
 /* Tries all values of one parameter; moves to the best. */
 static int axis_search(const struct sim_setup *setup, const struct search_axes *axes, size_t axis,
-                       double late_most, struct search_points *points, size_t *best,
+                       const struct search_bound *bound, struct search_points *points, size_t *best,
                        struct error *error)
 {
     struct policy_choice choice = points->points[*best].choice;
@@ -170,53 +194,142 @@ static int axis_search(const struct sim_setup *setup, const struct search_axes *
         choice.parameters[axis] = axes->axis[axis].values[i];
         result = point_play(setup, &choice, points, &index, error);
         if (result == 0 &&
-            better(&points->points[index].result, &points->points[*best].result, late_most)) {
+            better(&points->points[index].result, &points->points[*best].result, bound)) {
             *best = index;
         }
     }
     return result;
 }
 
-static int start_search(const struct sim_setup *setup, const struct policy_choice *start,
-                        const struct search_axes *axes, double late_most,
-                        struct search_points *points, size_t *ret_best, struct error *error)
+static size_t value_find(const struct search_axis *axis, double value)
 {
-    size_t best;
-    int result = point_play(setup, start, points, &best, error);
-    bool moved = true;
-    for (int round = 0; round < ROUNDS_MAX && moved && result == 0; round++) {
-        size_t before = best;
-        for (size_t axis = 0; axis < axes->count && result == 0; axis++) {
-            result = axis_search(setup, axes, axis, late_most, points, &best, error);
-        }
-        moved = best != before;
+    size_t i = 0;
+    while (i + 1 < axis->count && axis->values[i] != value) {
+        i++;
     }
-    *ret_best = best;
-    return result;
+    return i;
 }
 
-int search_best(const struct sim_setup *setup, const struct policy_class *class,
-                const struct search_axes *axes, double late_most, struct search_points *points,
-                struct search_point *ret_best, bool *ret_within, struct error *error)
+/* One step up or down of two parameters at once: what one gives for the other to take. */
+static int pair_search(const struct sim_setup *setup, const struct search_axes *axes, size_t first,
+                       size_t second, const struct search_bound *bound,
+                       struct search_points *points, size_t *best, struct error *error)
 {
-    bool found = false;
-    /* Low, middle and high corners: hold against reserve has more than one hill. */
-    for (size_t part = 1; part < 4; part++) {
-        struct policy_choice start = policy_standard(class);
-        size_t best = 0;
-        for (size_t i = 0; i < axes->count; i++) {
-            start.parameters[i] = axes->axis[i].values[axes->axis[i].count * part / 5];
+    const struct policy_choice from = points->points[*best].choice;
+    const struct search_axis *a = &axes->axis[first], *b = &axes->axis[second];
+    size_t at_a = value_find(a, from.parameters[first]);
+    size_t at_b = value_find(b, from.parameters[second]);
+    for (unsigned i = 0; i < 4; i++) {
+        struct policy_choice choice = from;
+        size_t to_a = at_a + (i & 1 ? 1 : SIZE_MAX), to_b = at_b + (i & 2 ? 1 : SIZE_MAX), index;
+        if (to_a >= a->count || to_b >= b->count) {
+            continue; /* below the first wraps around to above the last */
         }
-        int result = start_search(setup, &start, axes, late_most, points, &best, error);
+        choice.parameters[first] = a->values[to_a];
+        choice.parameters[second] = b->values[to_b];
+        int result = point_play(setup, &choice, points, &index, error);
         if (result < 0) {
             return result;
         }
-        if (!found || better(&points->points[best].result, &ret_best->result, late_most)) {
-            *ret_best = points->points[best];
-            found = true;
+        if (better(&points->points[index].result, &points->points[*best].result, bound)) {
+            *best = index;
         }
     }
-    *ret_within = ret_best->result.late_fraction <= late_most;
+    return 0;
+}
+
+/* From one point along one parameter after another, then along two, until nothing gets better. */
+static int climb(const struct sim_setup *setup, const struct search_axes *axes,
+                 const struct search_bound *bound, struct search_points *points, size_t *best,
+                 struct error *error)
+{
+    int result = 0;
+    bool moved = true;
+    for (int round = 0; round < ROUNDS_MAX && moved && result == 0; round++) {
+        size_t before = *best;
+        for (size_t axis = 0; axis < axes->count && result == 0; axis++) {
+            result = axis_search(setup, axes, axis, bound, points, best, error);
+        }
+        for (size_t i = 0; *best == before && i < axes->count && result == 0; i++) {
+            for (size_t k = i + 1; k < axes->count && result == 0; k++) {
+                result = pair_search(setup, axes, i, k, bound, points, best, error);
+            }
+        }
+        moved = *best != before;
+    }
+    return result;
+}
+
+/* A wide look: combinations by chance, or all of them where they are few. */
+static int sample(const struct sim_setup *setup, const struct policy_class *class,
+                  const struct search_axes *axes, struct search_points *points, struct error *error)
+{
+    int samples = setup->request_count > LONG_REQUESTS ? SAMPLES_MAX / LONG_SHARE : SAMPLES_MAX;
+    double combinations = 1;
+    for (size_t i = 0; i < axes->count; i++) {
+        combinations *= (double)axes->axis[i].count;
+    }
+    if (combinations <= samples) {
+        return search_grid(setup, class, axes, points, error);
+    }
+    struct policy_choice choice = policy_standard(class);
+    uint64_t random = 1;
+    int result = 0;
+    for (int i = 0; i < samples && result == 0; i++) {
+        size_t at[POLICY_PARAMETERS_MAX] = {0}, index;
+        for (size_t k = 0; k < axes->count; k++) {
+            at[k] = random_next(&random) % axes->axis[k].count;
+        }
+        choice_set(&choice, axes, at);
+        result = point_play(setup, &choice, points, &index, error);
+    }
+    return result;
+}
+
+/* The best of the points of this class but for those that led to `before` already. */
+static size_t start_find(const struct search_points *points, const struct policy_class *class,
+                         const struct search_bound *bound, const size_t *before, size_t count)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < points->count; i++) {
+        bool used = points->points[i].choice.class != class;
+        for (size_t k = 0; k < count; k++) {
+            used = used || before[k] == i;
+        }
+        if (!used && (best == SIZE_MAX ||
+                      better(&points->points[i].result, &points->points[best].result, bound))) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+int search_best(const struct sim_setup *setup, const struct policy_class *class,
+                const struct search_axes *axes, const struct search_bound *bound,
+                struct search_points *points, struct search_point *ret_best, bool *ret_within,
+                struct error *error)
+{
+    size_t starts[STARTS_MAX], count = 0, best = SIZE_MAX;
+    size_t most = setup->request_count > LONG_REQUESTS ? STARTS_MAX / LONG_SHARE : STARTS_MAX;
+    int result = sample(setup, class, axes, points, error);
+    size_t sampled = points->count;
+    for (; count < most && count < sampled && result == 0; count++) {
+        starts[count] = start_find(points, class, bound, starts, count);
+        size_t at = starts[count];
+        if (at == SIZE_MAX) {
+            break;
+        }
+        result = climb(setup, axes, bound, points, &at, error);
+        if (best == SIZE_MAX ||
+            better(&points->points[at].result, &points->points[best].result, bound)) {
+            best = at;
+        }
+    }
+    if (result < 0) {
+        return result;
+    }
+    *ret_best = points->points[best];
+    *ret_within = within(&ret_best->result, bound);
     return 0;
 }
 

@@ -44,12 +44,18 @@ void search_axes(const struct policy_class *class, const struct sim_setup *setup
 int search_grid(const struct sim_setup *setup, const struct policy_class *class,
                 const struct search_axes *axes, struct search_points *points, struct error *error);
 
-/* One parameter after another, from several starts, until nothing gets better: the most harvest
- * with at most `late_most` late work; or the least late work where none keeps to that. What is
- * played is appended to `points`. False in *ret_within: none kept to it. */
+struct search_bound {
+    double late_most;      /* share of work that may be late */
+    double handovers_most; /* per device and hour; INFINITY: not bounded */
+};
+
+/* The most harvest within the bound; or what is least over it where nothing keeps to it. Looks at
+ * combinations by chance, then climbs from the best of them along one parameter after another.
+ * What is played is appended to `points`. False in *ret_within: none kept to the bound. */
 int search_best(const struct sim_setup *setup, const struct policy_class *class,
-                const struct search_axes *axes, double late_most, struct search_points *points,
-                struct search_point *ret_best, bool *ret_within, struct error *error);
+                const struct search_axes *axes, const struct search_bound *bound,
+                struct search_points *points, struct search_point *ret_best, bool *ret_within,
+                struct error *error);
 
 void search_points_free(struct search_points *points); /* a zeroed one is fine */
 
