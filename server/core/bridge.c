@@ -32,13 +32,15 @@ static uint64_t lead_start_ns(const struct core *core, const struct lease *lease
     return end_ns - (lead_ns < half_ns ? lead_ns : half_ns);
 }
 
-/* When its devices will have stood idle for as long as a lasting one costs. */
+/* When its devices will have stood still for nothing as long as a lasting one costs. */
 static uint64_t paid_ns(const struct core *core, const struct lease *lease)
 {
-    uint64_t served_ns = core_lease_served_ns(lease);
-    served_ns -= served_ns < lease->stop_served_ns ? served_ns : lease->stop_served_ns;
-    uint64_t idle_ns = core_add_u64(lasting_cost_ns(core, lease), served_ns);
-    return core_add_u64(lease->stop_ns, idle_ns / lease->stopped);
+    uint64_t cost_ns = lasting_cost_ns(core, lease);
+    uint64_t left_ns = cost_ns > lease->idle_ns ? cost_ns - lease->idle_ns : 0;
+    if (left_ns > 0 && lease->idle_devices == 0) {
+        return NEVER_NS;
+    }
+    return core_add_u64(lease->idle_since_ns, left_ns > 0 ? left_ns / lease->idle_devices : 0);
 }
 
 /* When its devices are to be replaced by lasting ones, as far as can be told now. */
@@ -67,26 +69,43 @@ static void count_taken(const struct core *core, const struct lease *lease, int 
     }
 }
 
-/* Serving can do without all its devices together. */
-static bool is_spare(const struct core *core, const struct lease *lease)
+/* How many of its devices serving could not do without, if all went together. */
+static uint32_t devices_needed(const struct core *core, const struct lease *lease)
 {
-    bool spare = true;
-    DEVICE_ENDPOINTS (core, lease->first, endpoint) { /* mostly tells already */
-        spare = spare && (!core_instance_serves(core_instance_of(lease->first, endpoint)) ||
-                          endpoint->ready > endpoint->needed);
-    }
-    if (!spare) {
-        return false;
-    }
+    uint32_t most = 0;
     count_taken(core, lease, 1);
     for (const struct device *device = lease->first; device != NULL; device = device->next) {
         DEVICE_ENDPOINTS (core, device, endpoint) {
-            spare = spare && (!core_instance_serves(core_instance_of(device, endpoint)) ||
-                              endpoint->ready >= endpoint->needed + endpoint->taken);
+            uint32_t want = endpoint->needed + endpoint->taken;
+            uint32_t lack = want > endpoint->ready ? want - endpoint->ready : 0;
+            bool here = core_instance_serves(core_instance_of(device, endpoint));
+            most = here && lack > most ? lack : most;
         }
     }
     count_taken(core, lease, -1);
-    return spare;
+    return most < lease->stopped ? most : lease->stopped;
+}
+
+/* The others stand still for nothing. */
+static void idle_follow(struct core *core, struct lease *lease, uint32_t idle)
+{
+    if (idle != lease->idle_devices) {
+        uint64_t since_ns = core->now_ns - lease->idle_since_ns;
+        lease->idle_ns += core_scale_u64(since_ns, lease->idle_devices, 1);
+        lease->idle_since_ns = core->now_ns;
+        lease->idle_devices = idle;
+        core_lease_touch(core, lease);
+    }
+}
+
+static void release(struct core *core, struct lease *lease)
+{
+    uint32_t needed = devices_needed(core, lease);
+    idle_follow(core, lease, lease->stopped - needed);
+    if (needed == 0 && core_may_move(core) && core->now_ns >= rest_end_ns(core, lease)) {
+        core_lease_go_on(core, lease,
+                         lease->replaced ? CORE_REASON_DELIVERED : CORE_REASON_LOAD_FELL);
+    }
 }
 
 void core_stops_release(struct core *core)
@@ -95,10 +114,10 @@ void core_stops_release(struct core *core)
     for (struct lease *lease = core->stops_first; lease != NULL; lease = next) {
         next = lease->stop_next;
         core_stop_follow(core, lease);
-        if (!lease->going_on_wanted && core_may_move(core) && is_whole(lease) &&
-            core->now_ns >= rest_end_ns(core, lease) && is_spare(core, lease)) {
-            core_lease_go_on(core, lease,
-                             lease->replaced ? CORE_REASON_DELIVERED : CORE_REASON_LOAD_FELL);
+        bool news = core->endpoint_sets[NEWS].count > 0 ||
+                    core_set_has(&core->lease_sets[NEWS], lease->slot);
+        if (news && !lease->going_on_wanted && is_whole(lease)) {
+            release(core, lease);
         }
     }
 }
@@ -174,6 +193,18 @@ static void step_aside(struct core *core, struct lease *lease, const struct endp
     core_stop_then(core, lease, CORE_LEASE_DRAINING, CORE_REASON_SUSTAINED_LOAD);
 }
 
+/* One whose want was not there looks at everybody once it is there again. */
+static void lasting_done(struct core *core)
+{
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        struct endpoint *endpoint = core->endpoints[i];
+        if (endpoint->taken == 0 || lacking_later(core, endpoint) == 0) {
+            endpoint->wide_lasting = true;
+        }
+        endpoint->taken = 0;
+    }
+}
+
 static void replace(struct core *core, struct lease *lease)
 {
     struct endpoint *endpoint = endpoint_behind(core, lease);
@@ -182,6 +213,9 @@ static void replace(struct core *core, struct lease *lease)
         endpoint = endpoint_behind(core, lease);
     }
     lease->replaced = lease->replaced || endpoint == NULL;
+    if (endpoint != NULL) {
+        endpoint->wide_lasting = false;
+    }
     if (endpoint != NULL && can_give(core, lease) && core->now_ns >= step_aside_ns(core, lease)) {
         step_aside(core, lease, endpoint);
     }
@@ -200,9 +234,7 @@ void core_stops_replace(struct core *core)
             replace(core, lease);
         }
     }
-    for (size_t i = 0; i < core->endpoint_count && any; i++) {
-        core->endpoints[i]->taken = 0;
-    }
+    lasting_done(core);
 }
 
 static uint64_t first_after(const struct core *core, const uint64_t *times_ns, size_t count)

@@ -337,9 +337,6 @@ static void device_sample(struct core *core, const struct core_event *event)
     device->slices += event->device_sample.slices;
     uint64_t share = serving >= interval ? MILLION : core_scale_u64(serving, MILLION, interval);
     device_share(core, device, share, interval);
-    if (core_device_stopped(device)) {
-        core_lease_note(core, device->lease); /* how long it may stay stopped depends on it */
-    }
     if (serving > 0) {
         device->served_ns = core->now_ns;
     }

@@ -157,8 +157,8 @@ struct endpoint {
     uint32_t borrowed;         /* of the placed, on devices whose holder is stopped in place */
     uint64_t lacking_since_ns; /* NEVER_NS: it has what it needs */
     uint32_t taken;            /* scratch of the planner: instances that its plan would remove */
-    bool wide, wide_parking, wide_bridging; /* the next plan for it looks at everything, not only
-                                             * at news */
+    bool wide, wide_parking, wide_bridging, wide_lasting; /* the next plan for it looks at
+                                                           * everything, not only at news */
     uint64_t advice;
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     /* As of its last touch. */
@@ -233,10 +233,12 @@ struct lease {
     /* While SUSPENDED, kept by suspend.c. */
     struct lease *stop_next, *stop_previous;
     enum core_rung stop_rung;
-    uint64_t stop_ns;        /* since when */
-    uint64_t stop_served_ns; /* what its devices had served by then */
-    uint64_t stop_again_ns;  /* not before */
-    bool replaced;           /* lasting devices have been found in its stead */
+    uint64_t stop_ns;       /* since when */
+    uint32_t idle_devices;  /* that stand still though serving could do without them ... */
+    uint64_t idle_since_ns; /* ... since then ... */
+    uint64_t idle_ns;       /* ... and the device time of that before */
+    uint64_t stop_again_ns; /* not before */
+    bool replaced;          /* lasting devices have been found in its stead */
     bool going_on_wanted, going_on;
     enum core_reason going_on_reason;
     enum core_lease_state then; /* DRAINING or ENDING as soon as it is at work; RUNNING: neither */
@@ -536,8 +538,7 @@ uint64_t core_guard_due_ns(const struct core *core, const struct lease *lease);
 void core_guard_count(struct core *core, struct lease *lease, enum core_rung rung);
 
 /* ---- suspend.c ---- */
-bool core_rung_stops(enum core_rung rung);                /* in place */
-uint64_t core_lease_served_ns(const struct lease *lease); /* by its devices, ever */
+bool core_rung_stops(enum core_rung rung); /* in place */
 void core_lease_stop(struct core *core, struct lease *lease, enum core_rung rung,
                      enum core_reason reason);
 void core_lease_go_on(struct core *core, struct lease *lease, enum core_reason reason);

@@ -25,6 +25,9 @@ static void stops_link(struct core *core, struct lease *lease)
     *(core->stops_last != NULL ? &core->stops_last->stop_next : &core->stops_first) = lease;
     core->stops_last = lease;
     core->stops_count++;
+    for (size_t i = 0; i < core->endpoint_count && core->stops_count == 1; i++) {
+        core->endpoints[i]->wide_lasting = true; /* nobody looked at news for them */
+    }
     core_stops_touch(core);
 }
 
@@ -52,19 +55,13 @@ void core_stop_follow_state(struct core *core, struct lease *lease, enum core_le
         lease->going_on = false;
         lease->going_on_reason = CORE_REASON_NONE;
         lease->replaced = false;
+        lease->idle_devices = 0;
+        lease->idle_ns = 0;
+        lease->idle_since_ns = core->now_ns;
         lease->then = CORE_LEASE_RUNNING;
     } else if (stopped && !stops) {
         stops_unlink(core, lease);
     }
-}
-
-uint64_t core_lease_served_ns(const struct lease *lease)
-{
-    uint64_t served_ns = 0;
-    for (const struct device *device = lease->first; device != NULL; device = device->next) {
-        served_ns += device->account_ns[CORE_ACCOUNT_SERVING];
-    }
-    return served_ns;
 }
 
 uint64_t core_lease_stop_end_ns(const struct core *core, const struct lease *lease)
@@ -81,7 +78,6 @@ void core_lease_stop(struct core *core, struct lease *lease, enum core_rung rung
     core_lease_move(core, lease, CORE_LEASE_SUSPENDED, reason);
     lease->stop_rung = rung;
     lease->stop_ns = core->now_ns;
-    lease->stop_served_ns = core_lease_served_ns(lease);
     lease->stops++;
     for (struct device *device = lease->first; device != NULL; device = device->next) {
         core_device_suspend(core, device, rung, reason);

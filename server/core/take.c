@@ -312,8 +312,10 @@ static bool offers_gather(struct core *core, const struct need *need, struct off
 
 static bool looks_wide(const struct core *core, const struct endpoint *endpoint, enum core_take how)
 {
-    return how == CORE_TAKE_LASTING || core_endpoint_is_news(core, endpoint) ||
-           (how == CORE_TAKE_BRIDGE ? endpoint->wide_bridging : endpoint->wide);
+    bool wide = how == CORE_TAKE_LASTING  ? endpoint->wide_lasting
+                : how == CORE_TAKE_BRIDGE ? endpoint->wide_bridging
+                                          : endpoint->wide;
+    return wide || core_endpoint_is_news(core, endpoint);
 }
 
 /* ---- taking it ---- */

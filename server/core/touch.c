@@ -201,6 +201,7 @@ void core_touch_all(struct core *core)
         core->endpoints[i]->wide = true;
         core->endpoints[i]->wide_parking = true;
         core->endpoints[i]->wide_bridging = true;
+        core->endpoints[i]->wide_lasting = true;
         core_endpoint_touch(core, core->endpoints[i]);
     }
     for (size_t i = 0; i < core->lease_count; i++) {
