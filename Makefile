@@ -145,7 +145,7 @@ check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
 # ---- the core by itself: schedules in virtual time, purity, equal decisions everywhere ------------
 SIM_HELPERS := $(filter-out tests/sim/hash.c tests/sim/test_%,$(sort $(wildcard tests/sim/*.c))) $(helpers_core)
 SIM_TESTS   := $(sort $(wildcard tests/sim/test_*.c))
-$(foreach t,$(SIM_TESTS) tests/sim/hash.c,$(eval $(OUT)/$(t:.c=): $(call objects,$t $(SIM_HELPERS)) $(call lib,core)))
+$(foreach t,$(SIM_TESTS) tests/sim/hash.c,$(eval $(OUT)/$(t:.c=): $(call objects,$t $(SIM_HELPERS)) $(call lib,record) $(call lib,core)))
 $(OUT)/tests/sim/%:
 	@mkdir -p $(@D)
 	@echo "  LD $@"
@@ -167,7 +167,7 @@ CORE_BUILDS := gcc_-O0 gcc_-O2 clang_-O2 clang_-O0 gcc_-O1_-fsanitize=address,un
 check-core-hash:
 	@mkdir -p $(OUT)/core-hash; set -e; first=; for build in $(CORE_BUILDS); do \
 	  flags=$${build//_/ }; binary="$(OUT)/core-hash/$$build"; \
-	  $$flags -std=gnu17 -ffp-contract=off -D_GNU_SOURCE -I. -o "$$binary" $(src_core) $(SIM_HELPERS) tests/sim/hash.c -lcmocka; \
+	  $$flags -std=gnu17 -ffp-contract=off -D_GNU_SOURCE -I. -o "$$binary" $(src_core) server/record/fields.c $(SIM_HELPERS) tests/sim/hash.c -lcmocka; \
 	  hash=$$("$$binary"); echo "  $$hash $$flags"; : $${first:=$$hash}; \
 	  [ "$$hash" = "$$first" ] || { echo "the core decides differently when built with: $$flags"; exit 1; }; \
 	done

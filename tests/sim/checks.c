@@ -1,177 +1,307 @@
-/* checks.c: what the actions say, followed beside the core: no device is granted between its grant
- * and a verified release, tokens only grow, nothing is killed before a deadline has passed. */
+/* checks.c: see checks.h. Who has which device, by the actions alone. */
+#include "tests/sim/checks.h"
+
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "tests/sim/world_state.h"
+struct checks *checks_create(struct rig *rig, const struct core_config *config)
+{
+    struct checks *checks = calloc(1, sizeof *checks);
+    assert_non_null(checks);
+    checks->rig = rig;
+    checks->config = *config;
+    checks->acts = config->mode == CORE_MODE_ACT;
+    return checks;
+}
 
-#define EXTENSION_NS SECONDS(6) /* configured */
+void checks_destroy(struct checks *checks)
+{
+    for (size_t id = 0; id <= SIM_DEVICES_MAX; id++) {
+        free(checks->devices[id].moves.times_ns);
+    }
+    history_fini(&checks->history);
+    free(checks);
+}
 
-static void require(const struct world *world, bool holds, const char *what, uint64_t device)
+void checks_require(const struct checks *checks, bool holds, const char *what, uint64_t object)
 {
     if (!holds) {
-        fail_msg("seed %" PRIu64 ", step %" PRIu64 ", device %" PRIu64 ": %s", world->rig->seed,
-                 world->rig->steps, device, what);
+        fail_msg("seed %" PRIu64 ", step %" PRIu64 ": %s: %" PRIu64, checks->rig->seed,
+                 checks->rig->steps, what, object);
     }
 }
 
-static void shadow_grant(struct world *world, const struct core_action *action)
+struct seen_device *checks_device(struct checks *checks, uint64_t device)
+{
+    return device > 0 && device <= SIM_DEVICES_MAX ? &checks->devices[device] : NULL;
+}
+
+struct seen_lease *checks_lease(struct checks *checks, uint64_t lease)
+{
+    return lease > 0 && lease <= SIM_LEASES_MAX ? &checks->leases[lease] : NULL;
+}
+
+/* ---- actions ---- */
+
+static void on_grant(struct checks *checks, const struct core_action *action)
 {
     uint64_t id = action->grant.device;
-    struct shadow_device *device = &world->devices[id];
-    require(world, device->owner == 0 && !device->unverified,
-            "granted before its former holder was verified gone", id);
-    require(world, action->grant.token.generation > world->generation, "an old token was used", id);
-    world->generation = action->grant.token.generation;
+    struct seen_device *device = checks_device(checks, id);
+    checks_require(checks, device != NULL && device->present, "granted, but not there: device", id);
+    checks_require(checks, device->owner == 0 && !device->unverified,
+                   "granted before its former holder was verified gone: device", id);
+    checks_require(checks, action->grant.token.generation > checks->generation,
+                   "granted with an old token: device", id);
+    checks->generation = action->grant.token.generation;
     device->owner = action->grant.lease;
     device->generation = action->grant.token.generation;
     device->committed = false;
     device->stopped = CORE_RUNG_NONE;
-    device->stop = 0;
-    device->deadline_ns = 0;
+    checks_time_forget(device);
 }
 
-static void shadow_lose(struct shadow_device *device)
+static void lose(struct seen_device *device)
 {
     device->unverified = device->unverified || device->owner != 0;
     device->owner = 0;
     device->verify = 0;
-    device->stop = 0;
-    device->deadline_ns = 0;
+    checks_time_forget(device);
 }
 
-static void shadow_revoke(struct world *world, const struct core_action *action)
+static void on_action(struct checks *checks, const struct core_action *action)
 {
-    struct shadow_device *device = &world->devices[action->revoke.device];
-    const struct core_lease_spec *spec = &world->leases[action->revoke.lease].spec;
-    if (action->revoke.rung == CORE_RUNG_NONE) {
-        shadow_lose(device);
-    } else if (world_rung_stops(action->revoke.rung)) {
-        require(world, (spec->rungs_mask >> action->revoke.rung) & 1, "stopped by a rung it lacks",
-                action->revoke.device);
-        device->stop = action->id;
-    } else {
-        require(world, device->stopped == CORE_RUNG_NONE, "asked to let go while it stood still",
-                action->revoke.device);
-        device->deadline_ns = action->revoke.deadline_ns;
-        device->latest_ns = action->revoke.deadline_ns +
-                            (spec->extension_ns != 0 ? spec->extension_ns : EXTENSION_NS);
-        device->extended = !spec->extension;
-    }
-}
-
-static void shadow_extend(struct world *world, const struct core_action *action)
-{
-    struct shadow_device *device = &world->devices[action->revoke.device];
-    require(world, device->deadline_ns != 0 && !device->extended, "extended without a right to it",
-            action->revoke.device);
-    require(world,
-            action->revoke.deadline_ns > device->deadline_ns &&
-                action->revoke.deadline_ns <= device->latest_ns,
-            "extended beyond the bound", action->revoke.device);
-    device->extended = true;
-    device->deadline_ns = action->revoke.deadline_ns;
-}
-
-static void shadow_moved(struct world *world, const struct core_action *action)
-{
-    struct shadow_lease *lease = &world->leases[action->lease.lease];
-    if (action->lease.state == CORE_LEASE_ENDED) {
-        lease->alive = false;
-    }
-}
-
-static void shadow_kill(const struct world *world, const struct core_action *action)
-{
-    const struct shadow_device *device = &world->devices[action->revoke.device];
-    require(world,
-            device->owner == action->revoke.lease && device->deadline_ns != 0 &&
-                world->rig->now_ns >= device->deadline_ns,
-            "killed before its deadline passed", action->revoke.device);
-}
-
-void checks_action(struct world *world, const struct core_action *action)
-{
+    history_add(&checks->history, action);
+    checks_time_action(checks, action);
     switch (action->kind) {
     case CORE_ACTION_GRANT:
-        shadow_grant(world, action);
+        on_grant(checks, action);
         break;
     case CORE_ACTION_REVOKE:
-        shadow_revoke(world, action);
-        break;
-    case CORE_ACTION_KILL:
-        shadow_kill(world, action);
-        break;
-    case CORE_ACTION_EXTEND:
-        shadow_extend(world, action);
-        break;
-    case CORE_ACTION_RESUME: /* from here on it may be at work again, whether it answers or not */
-        world->devices[action->revoke.device].stopped = CORE_RUNG_NONE;
-        world->devices[action->revoke.device].stop = 0;
-        break;
-    case CORE_ACTION_VERIFY:
-        world->devices[action->device.device].verify = action->id;
-        break;
-    case CORE_ACTION_QUARANTINE:
-        shadow_lose(&world->devices[action->device.device]);
-        break;
-    case CORE_ACTION_LEASE_MOVED:
-        shadow_moved(world, action);
-        break;
-    default:
-        break;
-    }
-}
-
-/* The holder does stand still, whatever the core makes of its answer. */
-static void shadow_stopped(const struct world *world, struct shadow_device *device,
-                           const struct core_event *event)
-{
-    struct core_device_view view;
-    if (device->stop != 0 && event->suspended.action == device->stop &&
-        core_device_find(world->rig->core, event->suspended.device, &view)) {
-        device->stopped = view.rung;
-        device->stopped_ns = world->rig->now_ns;
-        device->residue_bytes = event->suspended.residue_bytes;
-        device->stop = 0;
-    }
-}
-
-void checks_event(struct world *world, const struct core_event *event)
-{
-    struct shadow_device *device = NULL;
-    switch (event->kind) {
-    case CORE_EVENT_RELEASE_VERIFIED:
-        device = &world->devices[event->verified.device % (DEVICES + 1)];
-        if (event->verified.gone && event->verified.action == device->verify &&
-            device->verify != 0) {
-            device->owner = 0;
-            device->unverified = false;
-            device->verify = 0;
+        if (action->revoke.rung == CORE_RUNG_NONE) {
+            lose(checks_device(checks, action->revoke.device));
         }
         break;
-    case CORE_EVENT_SUSPENDED:
-        device = &world->devices[event->suspended.device % (DEVICES + 1)];
-        shadow_stopped(world, device, event);
+    case CORE_ACTION_VERIFY:
+        checks_device(checks, action->device.device)->verify = action->id;
         break;
-    case CORE_EVENT_DEVICE_FAILED:
-        shadow_lose(&world->devices[event->device.device]);
+    case CORE_ACTION_QUARANTINE:
+        lose(checks_device(checks, action->device.device));
         break;
-    case CORE_EVENT_DEVICE_REMOVED:
-        memset(&world->devices[event->device.device], 0, sizeof *device);
+    case CORE_ACTION_LEASE_MOVED:
+        if (action->lease.state == CORE_LEASE_ENDED) {
+            checks_lease(checks, action->lease.lease)->alive = false;
+        }
         break;
     default:
         break;
     }
 }
 
-void checks_follow(struct world *world)
+/* ---- events ---- */
+
+static void on_verified(struct checks *checks, const struct core_event *event)
 {
-    for (uint64_t id = 1; id <= DEVICES; id++) {
-        struct core_device_view view;
-        world->devices[id].present = core_device_find(world->rig->core, id, &view);
-        bool held = view.hold == CORE_HOLD_HELD || view.hold == CORE_HOLD_SUSPENDING ||
-                    view.hold == CORE_HOLD_SUSPENDED || view.hold == CORE_HOLD_RESUMING;
-        world->devices[id].committed = world->devices[id].present && held;
+    struct seen_device *device = checks_device(checks, event->verified.device);
+    if (device != NULL && event->verified.gone && device->verify != 0 &&
+        event->verified.action == device->verify) {
+        device->owner = 0;
+        device->unverified = false;
+        device->verify = 0;
+    }
+}
+
+void checks_event(struct checks *checks, const struct core_event *event)
+{
+    struct seen_device *device = checks_device(checks, event->device.device);
+    checks_token_event(checks, event);
+    checks_ledger_event(checks, event);
+    checks_time_event(checks, event);
+    switch (event->kind) {
+    case CORE_EVENT_RELEASE_VERIFIED:
+        on_verified(checks, event);
+        break;
+    case CORE_EVENT_DEVICE_FAILED:
+        if (device != NULL) {
+            lose(device);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- after the step ---- */
+
+static bool rejected(const struct checks *checks)
+{
+    return rig_find(checks->rig, CORE_ACTION_REJECT) != NULL;
+}
+
+static void forget_device(struct checks *checks, struct seen_device *device)
+{
+    checks->ledger.elapsed_ns += checks->rig->now_ns - device->added_ns;
+    free(device->moves.times_ns);
+    memset(device, 0, sizeof *device);
+}
+
+static void learn_device(struct checks *checks, const struct core_event *event)
+{
+    struct seen_device *device = checks_device(checks, event->device.device);
+    if (rejected(checks) || device == NULL) {
+        return;
+    }
+    if (event->kind == CORE_EVENT_DEVICE_REMOVED) {
+        forget_device(checks, device);
+        return;
+    }
+    device->present = true;
+    device->spec = event->device_added;
+    device->added_ns = checks->rig->now_ns;
+}
+
+static void learn_lease(struct checks *checks, const struct core_event *event)
+{
+    struct seen_lease *lease = checks_lease(checks, event->lease.lease);
+    if (rejected(checks) || lease == NULL) {
+        return;
+    }
+    if (event->kind == CORE_EVENT_LEASE_RESIZED) {
+        lease->spec.devices_min = event->lease_resized.devices_min;
+        lease->spec.devices_max = event->lease_resized.devices_max;
+    } else {
+        *lease = (struct seen_lease){.alive = true, .spec = event->lease_spec};
+    }
+}
+
+static void learn_grant(struct checks *checks, const struct core_event *event)
+{
+    struct seen_device *device = checks_device(checks, event->restored_grant.device);
+    const struct seen_lease *lease = checks_lease(checks, event->restored_grant.lease);
+    if (checks->reconciled || rejected(checks) || device == NULL || !device->present ||
+        lease == NULL || !lease->alive) {
+        return;
+    }
+    device->owner = event->restored_grant.lease;
+    device->generation = event->restored_grant.generation;
+    if (event->restored_grant.alive) {
+        device->stopped = event->restored_grant.stopped;
+        device->stopped_ns = checks->rig->now_ns - event->restored_grant.stopped_ns;
+        device->residue_bytes = event->restored_grant.residue_bytes;
+    }
+}
+
+static void learn_endpoint(struct checks *checks, const struct core_event *event)
+{
+    uint64_t id = event->endpoint.endpoint;
+    if (rejected(checks) || id == 0 || id > SIM_ENDPOINTS_MAX) {
+        return;
+    }
+    if (event->kind == CORE_EVENT_ENDPOINT_REMOVED) {
+        checks->endpoints[id].endpoint = 0;
+    } else {
+        checks->endpoints[id] = event->endpoint_spec;
+    }
+}
+
+static void learn_team(struct checks *checks, const struct core_event *event)
+{
+    uint64_t id = event->team.team;
+    if (rejected(checks) || id > SIM_TEAMS_MAX) {
+        return;
+    }
+    if (event->kind == CORE_EVENT_TEAM_REMOVED) {
+        checks->teams[id].weight = 0;
+    } else {
+        checks->teams[id] = event->team_spec;
+    }
+}
+
+static void learn(struct checks *checks, const struct core_event *event)
+{
+    switch (event->kind) {
+    case CORE_EVENT_DEVICE_ADDED:
+    case CORE_EVENT_DEVICE_REMOVED:
+        learn_device(checks, event);
+        break;
+    case CORE_EVENT_LEASE_REQUESTED:
+    case CORE_EVENT_LEASE_RESIZED:
+    case CORE_EVENT_RESTORED_LEASE:
+        learn_lease(checks, event);
+        break;
+    case CORE_EVENT_RESTORED_GRANT:
+        learn_grant(checks, event);
+        break;
+    case CORE_EVENT_TEAM_CHANGED:
+    case CORE_EVENT_TEAM_REMOVED:
+        learn_team(checks, event);
+        break;
+    case CORE_EVENT_RECONCILE_DONE:
+        checks->reconciled = true;
+        break;
+    case CORE_EVENT_ENDPOINT_ADDED:
+    case CORE_EVENT_ENDPOINT_CHANGED:
+    case CORE_EVENT_ENDPOINT_REMOVED:
+        learn_endpoint(checks, event);
+        break;
+    default:
+        break;
+    }
+}
+
+void checks_step(struct checks *checks, const struct core_event *event)
+{
+    struct core_device_view view;
+    learn(checks, event);
+    for (size_t i = 0; i < checks->rig->count; i++) {
+        on_action(checks, &checks->rig->actions[i]);
+    }
+    checks->acts =
+        core_mode_now(checks->rig->core) == CORE_MODE_ACT && !core_hold_now(checks->rig->core);
+    for (size_t i = 0; core_device_at(checks->rig->core, i, &view); i++) {
+        checks_device(checks, view.device)->committed =
+            view.hold == CORE_HOLD_HELD || view.hold == CORE_HOLD_SUSPENDING ||
+            view.hold == CORE_HOLD_SUSPENDED || view.hold == CORE_HOLD_RESUMING;
+    }
+    checks_time_step(checks);
+    checks_token_step(checks, event);
+    checks_ledger_step(checks);
+    checks_queue_step(checks);
+}
+
+/* ---- life ---- */
+
+/* An added device is vouched for by whoever adds it: it has no former holder. */
+void checks_crash(struct checks *checks, const struct core_config *config)
+{
+    for (size_t id = 0; id <= SIM_DEVICES_MAX; id++) {
+        free(checks->devices[id].moves.times_ns);
+    }
+    memset(checks->devices, 0, sizeof checks->devices);
+    memset(checks->leases, 0, sizeof checks->leases);
+    memset(checks->endpoints, 0, sizeof checks->endpoints);
+    memset(checks->teams, 0, sizeof checks->teams);
+    memset(&checks->ledger, 0, sizeof checks->ledger);
+    memset(&checks->late, 0, sizeof checks->late);
+    history_crash(&checks->history);
+    checks->reconciled = false;
+    checks->config = *config;
+}
+
+void checks_settled(const struct checks *checks)
+{
+    struct core_device_view device;
+    for (size_t i = 0; core_device_at(checks->rig->core, i, &device); i++) {
+        bool well = device.health == CORE_HEALTH_OK || device.health == CORE_HEALTH_SLOW;
+        checks_require(checks, well, "stays failed or quarantined: device", device.device);
+        checks_require(checks, device.hold == CORE_HOLD_NONE || device.hold == CORE_HOLD_HELD,
+                       "stays on its way: device", device.device);
+    }
+    struct core_lease_view lease;
+    for (size_t i = 0; core_lease_at(checks->rig->core, i, &lease); i++) {
+        checks_require(checks,
+                       lease.state != CORE_LEASE_DRAINING && lease.state != CORE_LEASE_ENDING &&
+                           lease.state != CORE_LEASE_SUSPENDED,
+                       "stays on its way: lease", lease.spec.lease);
     }
 }

@@ -9,7 +9,7 @@ bool world_rung_stops(enum core_rung rung)
 
 static void answer_stop(struct world *world, const struct core_action *action)
 {
-    const struct core_lease_spec *spec = &world->leases[action->revoke.lease].spec;
+    const struct core_lease_spec *spec = &world->checks->leases[action->revoke.lease].spec;
     struct core_event event = {
         .kind = CORE_EVENT_SUSPENDED,
         .suspended = {.action = action->id, .device = action->revoke.device}};
@@ -40,7 +40,7 @@ static void answer_notice(struct world *world, const struct core_action *action)
 void world_answer_holder(struct world *world, const struct core_action *action)
 {
     if (action->kind == CORE_ACTION_RESUME) {
-        world_answer_device(world, CORE_EVENT_RESUMED, action, action->revoke.device);
+        world_answer_device(world, action, action->revoke.device);
     } else if (world_rung_stops(action->revoke.rung)) {
         answer_stop(world, action);
     } else if (action->revoke.rung != CORE_RUNG_NONE) {
@@ -66,10 +66,12 @@ void world_draw_rungs(struct world *world, struct core_lease_spec *spec)
 
 void world_send_wish(struct world *world)
 {
-    uint64_t id = 1 + world_draw(world, LEASES), device = world_draw(world, DEVICES + 1);
+    uint64_t id = 1 + world_draw(world, world->lease_count),
+             device = world_draw(world, world->device_count + 1);
     struct core_lease_view view;
-    bool foreign = device == 0 || world->devices[device].owner == 0 || world_chance(world, 10);
-    id = foreign ? id : world->devices[device].owner;
+    bool foreign =
+        device == 0 || world->checks->devices[device].owner == 0 || world_chance(world, 10);
+    id = foreign ? id : world->checks->devices[device].owner;
     device = world_chance(world, 50) ? device : 0;
     if (!core_lease_find(world->rig->core, id, &view)) {
         return;
@@ -85,7 +87,8 @@ void world_send_wish(struct world *world)
     } else {
         event.extension.lease = id;
         event.extension.device = device;
-        event.extension.generation = device != 0 ? world->devices[device].generation : view.run;
+        event.extension.generation =
+            device != 0 ? world->checks->devices[device].generation : view.run;
         event.extension.extension_ns = world_draw(world, SECONDS(12));
     }
     rig_send(world->rig, event);

@@ -132,19 +132,22 @@ void rig_send(struct rig *rig, struct core_event event)
 {
     char text[256];
     event.time_ns = rig->now_ns;
-    rig->actions =
-        grown(rig->actions, &rig->capacity, core_actions_max(rig->core), sizeof *rig->actions);
     if (rig->on_event != NULL) {
         rig->on_event(rig, &event);
     }
     if (rig->whole) {
         core_touch_all(rig->core);
     }
+    rig->actions =
+        grown(rig->actions, &rig->capacity, core_actions_max(rig->core), sizeof *rig->actions);
     rig->count = core_step(rig->core, &event, rig->actions);
     rig->steps++;
     if (!core_check(rig->core, text, sizeof text)) {
         fail_msg("seed %" PRIu64 ", step %" PRIu64 ", event %d: %s", rig->seed, rig->steps,
                  (int)event.kind, text);
+    }
+    if (rig->on_step != NULL) {
+        rig->on_step(rig, &event);
     }
     for (size_t i = 0; i < rig->count; i++) {
         const struct core_action *action = &rig->actions[i];

@@ -38,6 +38,7 @@ struct rig {
     uint64_t steps;
     bool whole; /* every step looks at everything */
     void (*on_event)(struct rig *rig, const struct core_event *event); /* before the step */
+    void (*on_step)(struct rig *rig, const struct core_event *event);  /* after it */
     void (*on_action)(struct rig *rig, const struct core_action *action);
     void *context;
 };
