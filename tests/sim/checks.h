@@ -20,7 +20,7 @@
 
 struct seen_moves {
     uint64_t *times_ns; /* of the last hour, in order */
-    size_t first, count, capacity;
+    size_t count, capacity;
 };
 
 struct seen_device {

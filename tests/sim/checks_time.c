@@ -23,21 +23,20 @@ static bool chosen(enum core_reason reason)
 
 static void moves_add(struct seen_moves *moves, uint64_t now_ns)
 {
-    while (moves->count > 0 && now_ns - moves->times_ns[moves->first] >= SECONDS(3600)) {
-        moves->first++;
-        moves->count--;
+    size_t old = 0;
+    while (old < moves->count && now_ns - moves->times_ns[old] >= SECONDS(3600)) {
+        old++;
     }
-    if (moves->first + moves->count == moves->capacity) {
-        memmove(moves->times_ns, moves->times_ns + moves->first,
-                moves->count * sizeof *moves->times_ns);
-        moves->first = 0;
-        if (moves->count == moves->capacity) {
-            moves->capacity = moves->capacity * 2 + 16;
-            moves->times_ns = realloc(moves->times_ns, moves->capacity * sizeof *moves->times_ns);
-            assert_non_null(moves->times_ns);
-        }
+    moves->count -= old;
+    if (old > 0) {
+        memmove(moves->times_ns, moves->times_ns + old, moves->count * sizeof *moves->times_ns);
     }
-    moves->times_ns[moves->first + moves->count++] = now_ns;
+    if (moves->count == moves->capacity) {
+        moves->capacity = moves->capacity * 2 + 16;
+        moves->times_ns = realloc(moves->times_ns, moves->capacity * sizeof *moves->times_ns);
+        assert_non_null(moves->times_ns);
+    }
+    moves->times_ns[moves->count++] = now_ns;
 }
 
 static void on_move(struct checks *checks, struct seen_device *device,
@@ -48,7 +47,7 @@ static void on_move(struct checks *checks, struct seen_device *device,
     uint64_t bound = checks->config.moves_per_hour + (urgent ? checks->config.moves_extra : 0);
     uint64_t now_ns = checks->rig->now_ns;
     if (moves->count > 0) {
-        uint64_t last_ns = moves->times_ns[moves->first + moves->count - 1];
+        uint64_t last_ns = moves->times_ns[moves->count - 1];
         checks_require(checks, urgent || now_ns - last_ns >= checks->config.hold_min_ns,
                        "6: moved again before its hold time was over: device",
                        action->revoke.device);
