@@ -219,11 +219,11 @@ static int play_search(const struct sim *sim, struct sim_outcome *outcome, struc
     struct search_points points = {0};
     struct search_axes axes;
     struct search_point best;
+    const struct search_bound bound = {sim->late_floor + sim->setup.late_budget, INFINITY};
     bool within = false;
     search_axes(outcome->choice.class, &sim->setup, &axes);
-    int result =
-        search_best(&sim->setup, outcome->choice.class, &axes,
-                    sim->late_floor + sim->setup.late_budget, &points, &best, &within, error);
+    int result = search_best(&sim->setup, outcome->choice.class, &axes, &bound, &points, &best,
+                             &within, error);
     if (result == 0) {
         outcome->choice = best.choice;
         outcome->result = best.result;
