@@ -7,8 +7,6 @@
 
 #define MS UINT64_C(1000000)
 #define SECOND (1000 * MS)
-#define SAMPLE_AT_LEAST (800 * MS)
-#define DANGER_INTERVAL (10 * MS)     /* as serve tells it: at most so often for one endpoint */
 #define REPORT_INTERVAL (60 * SECOND) /* of progress, unless checkpoints are rarer */
 #define LATER_STREAM (UINT64_C(1) << 40)
 
@@ -29,7 +27,7 @@ uint64_t tidepool_cookie(const struct tidepool *policy, enum tidepool_cookie kin
 
 /* ---- the loop ---- */
 
-static void step(struct tidepool *policy, struct core_event *event)
+static void core_turn(struct tidepool *policy, struct core_event *event)
 {
     size_t most = core_actions_max(policy->core);
     event->time_ns = engine_now_ns(policy->engine);
@@ -107,9 +105,19 @@ static void run(struct tidepool *policy)
         policy->event_first = (policy->event_first + 1) % policy->event_capacity;
         policy->event_count--;
         sample_concerned(policy, &next);
-        step(policy, &next);
+        core_turn(policy, &next);
     }
     policy->pumping = false;
+}
+
+void tidepool_feed_first(struct tidepool *policy, struct core_event event)
+{
+    bool within = policy->pumping;
+    policy->pumping = true;
+    core_turn(policy, &event);
+    if (!within) {
+        run(policy);
+    }
 }
 
 void tidepool_feed(struct tidepool *policy, struct core_event event)
@@ -171,157 +179,6 @@ static void later_comes(struct tidepool *policy, size_t slot)
     }
 }
 
-/* ---- samples ---- */
-
-void tidepool_sample(struct tidepool *policy, uint32_t number)
-{
-    struct tide_device *device = &policy->devices[number];
-    uint64_t now_ns = engine_now_ns(policy->engine);
-    uint64_t interval_ns = now_ns - device->sampled_ns;
-    if (interval_ns == 0) {
-        return;
-    }
-    if (device->serving) {
-        device->served_ns += now_ns - device->serving_since_ns;
-        device->serving_since_ns = now_ns;
-    }
-    struct core_event event = {
-        .kind = CORE_EVENT_DEVICE_SAMPLE,
-        .device_sample = {.device = number + 1,
-                          .interval_ns = interval_ns,
-                          .serving_ns = device->served_ns,
-                          .restore_ns = device->restored_ns,
-                          .slices = device->slices},
-    };
-    device->sampled_ns = now_ns;
-    device->quiet = device->served_ns == 0;
-    device->served = device->serving;
-    device->served_ns = device->restored_ns = 0;
-    device->slices = 0;
-    bool within = policy->pumping;
-    policy->pumping = true;
-    step(policy, &event);
-    if (!within) {
-        run(policy);
-    }
-}
-
-/* What goes on as before is told in longer spans, though before the core takes it for silence. */
-static bool is_news(const struct tidepool *policy, uint64_t sampled_ns, bool changed)
-{
-    return changed || engine_now_ns(policy->engine) - sampled_ns >= SAMPLE_AT_LEAST;
-}
-
-static void sample_endpoint(struct tidepool *policy, uint32_t number)
-{
-    struct tide_endpoint *endpoint = &policy->endpoints[number];
-    uint64_t now_ns = engine_now_ns(policy->engine);
-    struct engine_load load, before = endpoint->told;
-    uint64_t interval_ns = now_ns - endpoint->sampled_ns;
-    engine_load(policy->engine, number, &load);
-    bool active =
-        load.arrivals > before.arrivals || load.busy_ns > before.busy_ns || load.queue_length > 0;
-    if (!is_news(policy, endpoint->sampled_ns,
-                 load.arrivals > before.arrivals || load.queue_length > 0)) {
-        return;
-    }
-    endpoint->told = load;
-    endpoint->sampled_ns = now_ns;
-    if ((!active && !endpoint->had_load) || interval_ns == 0) {
-        return;
-    }
-    endpoint->had_load = active;
-    tidepool_feed(policy,
-                  (struct core_event){
-                      .kind = CORE_EVENT_ENDPOINT_SAMPLE,
-                      .endpoint_sample = {.endpoint = number + 1,
-                                          .interval_ns = interval_ns,
-                                          .arrivals = (uint32_t)(load.arrivals - before.arrivals),
-                                          .queue_length = load.queue_length,
-                                          .oldest_wait_ns = load.oldest_wait_ns,
-                                          .busy_ns = load.busy_ns - before.busy_ns},
-                  });
-}
-
-static uint64_t tick_ns(const struct tidepool *policy)
-{
-    return (uint64_t)policy->parameters[PARAMETER_SAMPLE_MS] * MS;
-}
-
-/* Goes on as long as there is anything to tell. */
-static void tick(struct tidepool *policy)
-{
-    bool active = false;
-    for (uint32_t i = 0; i < policy->setup->device_count; i++) {
-        const struct tide_device *device = &policy->devices[i];
-        if (device->serving || !device->quiet) {
-            active = true;
-            if (is_news(policy, device->sampled_ns, device->serving != device->served)) {
-                tidepool_sample(policy, i);
-            }
-        }
-    }
-    for (uint32_t i = 0; i < policy->setup->endpoint_count; i++) {
-        sample_endpoint(policy, i);
-        active = active || policy->endpoints[i].had_load;
-    }
-    policy->ticking = active;
-    if (active) {
-        engine_wake_at(policy->engine, engine_now_ns(policy->engine) + tick_ns(policy),
-                       tidepool_cookie(policy, COOKIE_TICK, 0));
-    }
-}
-
-static void tick_begin(struct tidepool *policy)
-{
-    uint64_t now_ns = engine_now_ns(policy->engine);
-    if (policy->ticking) {
-        return;
-    }
-    policy->ticking = true;
-    for (uint32_t i = 0; i < policy->setup->endpoint_count; i++) {
-        policy->endpoints[i].sampled_ns = now_ns; /* the silence before is no part of the rate */
-    }
-    engine_wake_at(policy->engine, now_ns + tick_ns(policy),
-                   tidepool_cookie(policy, COOKIE_TICK, 0));
-}
-
-/* ---- danger ---- */
-
-/* What the newest request will wait: those before it, each for its share of the mean. */
-static uint64_t projected_wait_ns(const struct tidepool *policy, const struct engine_load *load)
-{
-    struct engine_load all;
-    uint32_t devices = engine_count(policy->engine, ENGINE_SERVING);
-    engine_load(policy->engine, ENGINE_ALL, &all);
-    devices = all.running > devices ? all.running : devices;
-    if (devices == 0) {
-        return ENGINE_NEVER_NS;
-    }
-    return all.finished > 0 && load->queue_length > 0
-               ? all.queue_length * (all.finished_ns / all.finished) / devices
-               : 0;
-}
-
-static void danger_check(struct tidepool *policy, uint32_t number)
-{
-    struct tide_endpoint *endpoint = &policy->endpoints[number];
-    uint64_t now_ns = engine_now_ns(policy->engine);
-    struct engine_load load;
-    engine_load(policy->engine, number, &load);
-    uint64_t wait_ns = load.queue_length > 0 ? projected_wait_ns(policy, &load) : 0;
-    if (wait_ns <= policy->setup->slo_ns / 4 * 3 ||
-        (endpoint->danger_ns != 0 && now_ns - endpoint->danger_ns < DANGER_INTERVAL)) {
-        return;
-    }
-    endpoint->danger_ns = now_ns;
-    tidepool_feed(policy,
-                  (struct core_event){.kind = CORE_EVENT_ENDPOINT_DANGER,
-                                      .endpoint_danger = {.endpoint = number + 1,
-                                                          .projected_wait_ns = wait_ns,
-                                                          .queue_length = load.queue_length}});
-}
-
 /* ---- progress ---- */
 
 static void progress_later(struct tidepool *policy, uint32_t number)
@@ -362,35 +219,22 @@ static void progress(struct tidepool *policy, uint32_t number)
 
 static void on_arrived(struct policy *base, uint32_t endpoint)
 {
-    struct tidepool *policy = (struct tidepool *)base;
-    tick_begin(policy);
-    danger_check(policy, endpoint);
+    tidepool_arrived((struct tidepool *)base, endpoint);
 }
 
-static void on_serve_began(struct policy *base, uint32_t number, uint32_t endpoint)
+static void on_serve_began(struct policy *base, uint32_t device, uint32_t endpoint)
 {
-    struct tidepool *policy = (struct tidepool *)base;
-    struct tide_device *device = &policy->devices[number];
-    device->slices +=
-        !device->serving && engine_phase_of(policy->engine, number) == ENGINE_TRAINING;
-    device->serving = true;
-    device->serving_since_ns = engine_now_ns(policy->engine);
     (void)endpoint;
-    tick_begin(policy);
+    tidepool_serve_began((struct tidepool *)base, device);
 }
 
-static void on_serve_ended(struct policy *base, uint32_t number, uint32_t endpoint,
+static void on_serve_ended(struct policy *base, uint32_t device, uint32_t endpoint,
                            uint64_t service_ns)
 {
     struct tidepool *policy = (struct tidepool *)base;
-    struct tide_device *device = &policy->devices[number];
     (void)service_ns;
-    if (device->serving) {
-        device->served_ns += engine_now_ns(policy->engine) - device->serving_since_ns;
-        device->serving = false;
-        device->quiet = false;
-    }
-    tidepool_served(policy, number, endpoint);
+    tidepool_serve_ended(policy, device);
+    tidepool_served(policy, device, endpoint);
 }
 
 static void on_moved(struct policy *base, uint32_t device, enum engine_phase phase)
@@ -435,7 +279,7 @@ static void on_wake(struct policy *base, uint64_t cookie)
         }
         break;
     case COOKIE_TICK:
-        tick(policy);
+        tidepool_tick(policy);
         break;
     case COOKIE_PROGRESS:
         progress(policy, (uint32_t)(cookie >> 24));
@@ -474,7 +318,7 @@ static void on_restarted(struct policy *base)
 {
     struct tidepool *policy = (struct tidepool *)base;
     tidepool_tell_world(policy, true);
-    tick_begin(policy);
+    tidepool_tick_begin(policy);
 }
 
 /* ---- life ---- */
@@ -492,6 +336,7 @@ static void policy_destroy(struct policy *base)
     free(policy->endpoints);
     free(policy->jobs);
     free(policy->later);
+    bits_fini(&policy->active);
     free(policy);
 }
 
@@ -510,10 +355,7 @@ static int tables_create(struct tidepool *policy)
             return -1;
         }
     }
-    for (uint32_t i = 0; i < setup->device_count; i++) {
-        policy->devices[i].quiet = true;
-    }
-    return 0;
+    return bits_init(&policy->active, setup->device_count);
 }
 
 static struct policy *policy_create(struct engine *engine, const double *values,

@@ -4,6 +4,7 @@
 #ifndef TIDEPOOL_CLIENTS_SIM_TIDEPOOL_H
 #define TIDEPOOL_CLIENTS_SIM_TIDEPOOL_H
 
+#include "clients/sim/bits.h"
 #include "clients/sim/policy.h"
 
 enum tidepool_parameter {
@@ -19,20 +20,20 @@ struct tide_device {
     uint64_t grant, revoke, resume, verify;
     enum core_rung rung; /* of the revoke */
     uint64_t generation; /* of the last grant: committed, so it survives a crash */
-    uint64_t sampled_ns; /* the core knows its use up to here */
+    uint64_t sampled_ns; /* the core knows its use up to here ... */
+    uint64_t span_ns;    /* ... and hears of it again after so long, if nothing changes */
     bool serving;        /* a request runs, since ... */
     uint64_t serving_since_ns;
     uint64_t served_ns;       /* since the last sample, by requests that ended */
+    bool served;              /* one ran when the last sample was sent */
     uint32_t slices;          /* since the last sample */
     uint64_t giving_since_ns; /* the job restores itself since then */
     uint64_t restored_ns;     /* since the last sample */
-    bool served;              /* one ran when the last sample was sent */
-    bool quiet;               /* a sample without serving has been sent */
 };
 
 struct tide_endpoint {
     struct engine_load told; /* as of the last sample */
-    uint64_t sampled_ns, danger_ns;
+    uint64_t sampled_ns, span_ns, danger_ns;
     bool had_load;
     uint64_t *removes; /* [devices]: REMOVE that waits until its request has ended; 0: none */
 };
@@ -60,6 +61,7 @@ struct tidepool {
     uint64_t epoch, generation;
     uint64_t timer_ns; /* the core wants to be called then; 0: not */
     bool ticking;
+    struct bits active;       /* devices that serve, or did when they were last told of */
     uint64_t answers;         /* numbers the draws of late and lost ones */
     struct core_event *later; /* late answers; slots are used again */
     size_t later_count;
@@ -74,9 +76,19 @@ uint64_t tidepool_cookie(const struct tidepool *policy, enum tidepool_cookie kin
 void tidepool_feed(struct tidepool *policy, struct core_event event);
 /* The same for an answer, which may come late or never. */
 void tidepool_answer(struct tidepool *policy, struct core_event event);
-void tidepool_sample(struct tidepool *policy, uint32_t device);
+void tidepool_feed_first(struct tidepool *policy, struct core_event event); /* before all others */
 
 void tidepool_progress_begin(struct tidepool *policy, uint32_t job); /* it is at work */
+
+/* ---- tidepool_load.c: load becomes samples and danger ---- */
+/* The core takes what it has not heard of for so long for idle. */
+#define TIDEPOOL_STALE_NS (UINT64_C(10) * 1000000000)
+void tidepool_arrived(struct tidepool *policy, uint32_t endpoint);
+void tidepool_serve_began(struct tidepool *policy, uint32_t device);
+void tidepool_serve_ended(struct tidepool *policy, uint32_t device);
+void tidepool_sample(struct tidepool *policy, uint32_t device); /* how it was used up to now */
+void tidepool_tick(struct tidepool *policy);
+void tidepool_tick_begin(struct tidepool *policy);
 
 /* ---- tidepool_apply.c ---- */
 bool tidepool_rung_stops(enum core_rung rung); /* in place */

@@ -32,6 +32,7 @@ struct core *tidepool_core_create(const struct tidepool *policy, uint64_t epoch)
     if (setup->hold_ns != ENGINE_NEVER_NS) {
         config.hold_min_ns = setup->hold_ns;
     }
+    config.sample_stale_ns = TIDEPOOL_STALE_NS;
     config_rungs(setup, &config);
     return core_create(&config);
 }
@@ -122,6 +123,7 @@ static void find_device(struct tidepool *policy, uint32_t number)
         .giving_since_ns = now_ns,
         .serving = engine_serves(policy->engine, number) != ENGINE_ALL,
     };
+    bits_set(&policy->active, number, device->serving);
     for (uint32_t i = 0; i < policy->setup->endpoint_count; i++) {
         policy->endpoints[i].removes[number] = 0;
     }
