@@ -215,6 +215,31 @@ static void progress(struct tidepool *policy, uint32_t number)
     }
 }
 
+/* ---- the core's timer ---- */
+
+/* It moves with nearly every step: only an earlier time needs a wake of its own. */
+void tidepool_timer_plan(struct tidepool *policy)
+{
+    if (policy->timer_ns != 0 && (policy->woken_ns == 0 || policy->timer_ns < policy->woken_ns)) {
+        policy->woken_ns = policy->timer_ns;
+        engine_wake_at(policy->engine, policy->timer_ns, tidepool_cookie(policy, COOKIE_TIMER, 0));
+    }
+}
+
+static void timer_comes(struct tidepool *policy)
+{
+    uint64_t now_ns = engine_now_ns(policy->engine);
+    if (policy->woken_ns > now_ns) {
+        return; /* an earlier one has come instead of this */
+    }
+    policy->woken_ns = 0;
+    if (policy->timer_ns != 0 && policy->timer_ns <= now_ns) {
+        policy->timer_ns = 0;
+        tidepool_feed(policy, (struct core_event){.kind = CORE_EVENT_TIMER});
+    }
+    tidepool_timer_plan(policy);
+}
+
 /* ---- hooks ---- */
 
 static void on_arrived(struct policy *base, uint32_t endpoint)
@@ -273,10 +298,7 @@ static void on_wake(struct policy *base, uint64_t cookie)
     }
     switch ((enum tidepool_cookie)(cookie & 0xff)) {
     case COOKIE_TIMER:
-        if (policy->timer_ns == engine_now_ns(policy->engine)) {
-            policy->timer_ns = 0;
-            tidepool_feed(policy, (struct core_event){.kind = CORE_EVENT_TIMER});
-        }
+        timer_comes(policy);
         break;
     case COOKIE_TICK:
         tidepool_tick(policy);
@@ -307,7 +329,7 @@ static void on_crashed(struct policy *base)
     policy->core = core;
     policy->epoch++;
     policy->event_count = 0;
-    policy->timer_ns = 0;
+    policy->timer_ns = policy->woken_ns = 0;
     policy->ticking = false;
     for (size_t i = 0; i < policy->later_count; i++) {
         policy->later[i].kind = CORE_EVENT_COUNT;

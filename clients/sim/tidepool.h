@@ -60,6 +60,7 @@ struct tidepool {
     struct tide_job *jobs;
     uint64_t epoch, generation;
     uint64_t timer_ns; /* the core wants to be called then; 0: not */
+    uint64_t woken_ns; /* the engine will wake us for it then, or before; 0: not */
     bool ticking;
     struct bits active;       /* devices that serve, or did when they were last told of */
     uint64_t answers;         /* numbers the draws of late and lost ones */
@@ -78,6 +79,7 @@ void tidepool_feed(struct tidepool *policy, struct core_event event);
 void tidepool_answer(struct tidepool *policy, struct core_event event);
 void tidepool_feed_first(struct tidepool *policy, struct core_event event); /* before all others */
 
+void tidepool_timer_plan(struct tidepool *policy);
 void tidepool_progress_begin(struct tidepool *policy, uint32_t job); /* it is at work */
 
 /* ---- tidepool_load.c: load becomes samples and danger ---- */

@@ -305,10 +305,7 @@ void tidepool_apply(struct tidepool *policy, const struct core_action *action)
         break;
     case CORE_ACTION_SET_TIMER:
         policy->timer_ns = action->timer.at_ns;
-        if (action->timer.at_ns != 0) {
-            engine_wake_at(policy->engine, action->timer.at_ns,
-                           tidepool_cookie(policy, COOKIE_TIMER, 0));
-        }
+        tidepool_timer_plan(policy);
         break;
     default: /* told only */
         break;
