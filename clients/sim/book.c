@@ -169,6 +169,7 @@ void book_result(struct engine *engine, struct sim_result *result)
         span_close(engine, i);
     }
     struct training training = training_sum(engine, result);
+    result->span_s = seconds(engine->now_ns);
     result->requests = engine->next_request;
     result->late_requests = engine->late_requests;
     result->service_s = seconds(engine->service_ns);

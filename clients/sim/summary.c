@@ -48,6 +48,7 @@ static void metrics_set(json_t *object, const struct sim_result *result)
         {"job_wait_p50_s", result->job_wait_p50_s},
         {"job_wait_p99_s", result->job_wait_p99_s},
         {"job_completion_mean_s", result->job_completion_mean_s},
+        {"span_s", result->span_s},
         {"wall_s", result->wall_s},
     };
     for (size_t i = 0; i < sizeof metrics / sizeof metrics[0]; i++) {

@@ -48,7 +48,8 @@ def test_every_policy_tells_every_metric(traces):
     for policy in told["policies"]:
         assert set(METRICS) <= set(policy), policy["policy"]
         assert policy["ledger_balanced"] is True, policy["policy"]
-        assert abs(sum(policy["account_s"].values()) - 4 * told["duration_s"]) < 1e-3
+        assert policy["span_s"] == told["duration_s"]
+        assert abs(sum(policy["account_s"].values()) - 4 * policy["span_s"]) < 1e-3
         assert policy["harvest_fraction"] <= policy["idle_bound"] + 1e-9
         assert policy["late_fraction"] >= told["late_floor"] - 1e-9
     assert told["policies"][-1]["late_fraction"] == told["late_floor"]
@@ -78,6 +79,7 @@ def test_a_trace_of_jobs_runs_to_its_end(traces):
         assert policy["jobs_finished"] == 3
         assert policy["job_completion_mean_s"] > 0
         assert policy["late_fraction"] == 0
+        assert policy["span_s"] < told["duration_s"]  # it ended with the last job
 
 
 def test_the_fewest_devices_are_enough_and_one_less_is_not(traces):
