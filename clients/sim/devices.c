@@ -239,10 +239,34 @@ static void take(struct engine *engine, uint32_t number, const struct sim_rung *
     }
 }
 
+/* A job that stands still cannot let go of anything: it is gone at once, or when it has stopped. */
+static void evict(struct engine *engine, uint32_t number)
+{
+    struct device *device = &engine->devices[number];
+    uint32_t job = device->job;
+    job_lose(engine, job);
+    if (device->phase == ENGINE_TAKING) {
+        engine->jobs[job].away--;
+        engine->jobs[job].going++;
+        device->away = false;
+    } else {
+        job_leave(engine, number);
+        moved(engine, number);
+    }
+    job_disband(engine, job);
+    pool_schedule(engine);
+}
+
 bool engine_take(struct engine *engine, uint32_t number, enum core_rung rung)
 {
     struct device *device = &engine->devices[number];
     const struct sim_rung *how = engine_rung(engine, rung);
+    bool stands =
+        device->away && (device->phase == ENGINE_SERVING || device->phase == ENGINE_TAKING);
+    if (rung == CORE_RUNG_KILL && stands) {
+        evict(engine, number);
+        return true;
+    }
     bool held = device->phase == ENGINE_GIVING || device->phase == ENGINE_TRAINING;
     if (how == NULL || (!held && device->phase != ENGINE_DRAINING)) {
         return false;

@@ -200,8 +200,9 @@ bool engine_fault_lost(const struct engine *engine, uint64_t stream, uint64_t nu
  * yield. False: not in SERVING or DRAINING, or the job does not want it. */
 bool engine_give(struct engine *engine, uint32_t device, uint32_t job, bool shared);
 /* Takes a device back by the rung: from DRAINING at once, from GIVING and TRAINING after take_ns
- * (then it is SERVING, and the policy is told). False: in none of these, or the setup has no such
- * rung. CORE_RUNG_NONE: the setup's first. */
+ * (then it is SERVING, and the policy is told); by kill also a device on which a job stands still
+ * (from SERVING at once). False: in none of these, or the setup has no such rung. CORE_RUNG_NONE:
+ * the setup's first. */
 bool engine_take(struct engine *engine, uint32_t device, enum core_rung rung);
 /* The same for a device of the engine's choice. Give: an idle serving one before a busy one, the
  * highest number first. Take: of a job that stands still, then from the pool without a job, then

@@ -201,6 +201,15 @@ static void device_stopped(struct core *core, struct device *device, uint64_t re
     lease->stop_failures[device->rung - CORE_RUNG_FREEZE].count = 0;
 }
 
+/* It did not go on: it is asked to let go, and whoever is left of its gang after that. */
+static void device_stuck(struct core *core, struct device *device)
+{
+    struct lease *lease = device->lease;
+    core_stop_then(core, lease, CORE_LEASE_DRAINING, CORE_REASON_ACTION_LOST);
+    core_device_revoke(core, device, core_rung_for_all(lease), CORE_REASON_ACTION_LOST);
+    core_stop_settle(core, lease, CORE_REASON_ACTION_LOST);
+}
+
 void core_stop_answered(struct core *core, struct device *device, const struct core_event *event)
 {
     if (device->hold == CORE_HOLD_SUSPENDING && event->kind == CORE_EVENT_SUSPENDED) {
@@ -213,23 +222,24 @@ void core_stop_answered(struct core *core, struct device *device, const struct c
         core_device_resumed(core, device);
         core_stop_settle(core, lease, CORE_REASON_NONE);
     } else if (device->hold == CORE_HOLD_RESUMING && event->kind == CORE_EVENT_ACTION_FAILED) {
-        core_stop_overdue(core, device);
+        device_stuck(core, device);
     }
 }
 
-/* It did not go on: it is asked to let go, and whoever is left of its gang after that. */
-static void device_stuck(struct core *core, struct device *device)
+/* A batch that runs there ends first, however long it is; the holder goes on after it. */
+static bool batch_runs(const struct core *core, const struct device *device)
 {
-    struct lease *lease = device->lease;
-    core_stop_then(core, lease, CORE_LEASE_DRAINING, CORE_REASON_ACTION_LOST);
-    core_device_revoke(core, device, core_rung_for_all(lease), CORE_REASON_ACTION_LOST);
-    core_stop_settle(core, lease, CORE_REASON_ACTION_LOST);
+    return device->served_ns != NEVER_NS &&
+           core->now_ns - device->served_ns < core->config.sample_stale_ns;
 }
 
 void core_stop_overdue(struct core *core, struct device *device)
 {
     if (device->hold == CORE_HOLD_SUSPENDING) {
         stop_failed(core, device->lease, CORE_REASON_ACTION_LOST);
+    } else if (device->hold == CORE_HOLD_RESUMING && batch_runs(core, device)) {
+        device->deadline_ns = core_add_u64(core->now_ns, core->config.action_timeout_ns);
+        core_device_touch(core, device);
     } else if (device->hold == CORE_HOLD_RESUMING) {
         device_stuck(core, device);
     } else {

@@ -219,6 +219,30 @@ static void more_left_in_memory_than_there_is_room_for_undoes_the_stop(void **st
                      CORE_REASON_NO_DEVICE_MEMORY);
 }
 
+/* Requests may run for a minute; the holder goes on after the one that runs. */
+static void job_waits_for_a_long_batch_before_it_goes_on(void **state)
+{
+    struct rig *rig = *state;
+    start(rig, spec_of(1, 1, FREEZE));
+    rig_danger(rig, 1, MS(19));
+    rig_run(rig, MS(10));
+    uint64_t device = rig_device_view(rig, 1).hold == CORE_HOLD_SUSPENDED ? 1 : 0;
+    for (uint64_t i = 2; i <= 4 && device == 0; i++) {
+        device = rig_device_view(rig, i).hold == CORE_HOLD_SUSPENDED ? i : 0;
+    }
+    rig->answers = false;
+    rig_run(rig, SECONDS(10));
+    assert_int_equal(hold_of(rig, device), CORE_HOLD_RESUMING);
+    for (int i = 0; i < 60; i++) {
+        rig_sample(rig, device, MS(500), MS(500));
+        rig_run(rig, MS(500));
+    }
+    assert_int_equal(hold_of(rig, device), CORE_HOLD_RESUMING);
+    rig_run(rig, SECONDS(20)); /* nothing runs there any more, and still no answer */
+    assert_int_not_equal(hold_of(rig, device), CORE_HOLD_RESUMING);
+    assert_int_equal(rig_lease_view(rig, 1).reason, CORE_REASON_ACTION_LOST);
+}
+
 static void stopped_job_is_cancelled_only_after_it_goes_on(void **state)
 {
     struct rig *rig = *state;
@@ -367,6 +391,7 @@ int main(void)
         TEST(stop_ends_at_its_cap_and_the_job_has_its_turn),
         TEST(memory_that_a_pause_set_free_is_cleared_before_the_job_goes_on),
         TEST(more_left_in_memory_than_there_is_room_for_undoes_the_stop),
+        TEST(job_waits_for_a_long_batch_before_it_goes_on),
         TEST(stopped_job_is_cancelled_only_after_it_goes_on),
         TEST(pause_taken_back_while_stopped_changes_nothing),
         TEST(device_lost_from_a_stopped_gang_ends_its_run),

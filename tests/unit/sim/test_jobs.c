@@ -77,6 +77,26 @@ static void a_kill_loses_what_came_after_the_last_checkpoint_of_the_whole_gang(v
     assert_true(script.result.ledger_balanced);
 }
 
+static void a_kill_ends_a_job_that_stands_still(void **state)
+{
+    struct script script;
+    static const struct sim_job job = {
+        .devices_min = 1, .devices_max = 1, .checkpoint_ns = SECONDS(20), .kinds_mask = 1};
+    static const struct script_step steps[] = {
+        GIVE(0, 0, 0),       /* trains from 2 on */
+        TAKE(32, 0, FREEZE), /* stands still */
+        TAKE(40, 0, KILL),   /* leaves at once: 10 s are lost */
+        {.at_ns = SECONDS(50), .what = SCRIPT_REFUSED_TAKE, .rung = CORE_RUNG_KILL},
+    };
+    (void)state;
+    init(&script, &job, 1, 1);
+    STEPS(&script, steps);
+    script_run(&script);
+    assert_float_equal(script.result.account_s[CORE_ACCOUNT_LOST], 10, NEAR);
+    assert_float_equal(script.result.harvest_fraction, 0.2, NEAR);
+    assert_true(script.result.ledger_balanced);
+}
+
 static void a_notice_loses_nothing(void **state)
 {
     struct script script;
@@ -239,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gang_trains_only_while_all_of_it_is_there),
         cmocka_unit_test(a_kill_loses_what_came_after_the_last_checkpoint_of_the_whole_gang),
+        cmocka_unit_test(a_kill_ends_a_job_that_stands_still),
         cmocka_unit_test(a_notice_loses_nothing),
         cmocka_unit_test(an_elastic_job_goes_on_with_fewer_as_fast_as_was_measured),
         cmocka_unit_test(jobs_of_the_engines_queue_start_in_order_and_whole),
