@@ -151,8 +151,10 @@ $(OUT)/tests/sim/%:
 	@echo "  LD $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka
 
+# Random events: a million, or with sanitizers a part of them; on all cores.
+SIM_EVENTS ?= $(if $(filter release,$(VARIANT)),1000000,100000)
 check-sim: $(SIM_TESTS:%.c=$(OUT)/%)
-	@set -e; for t in $^; do echo "== $$t"; $(BOUNDED) $$t; done
+	@set -e; for t in $^; do echo "== $$t"; TIDEPOOL_SIM_EVENTS=$(SIM_EVENTS) $(BOUNDED) $$t; done
 
 # What the core may ask of anybody: memory, strings, sorting, printing into a buffer.
 CORE_MAY_USE := calloc malloc realloc free memcpy memmove memset memcmp strlen qsort snprintf vsnprintf \
@@ -310,6 +312,7 @@ test: deps
 	$(MAKE) $(JOBS) --no-print-directory all test-models
 	$(MAKE) $(JOBS) --no-print-directory CC=clang BUILD=$(BUILD)/clang VENV=$(VENV) all
 	$(MAKE) --no-print-directory check-layers check-format check-core-pure check-core-hash
+	$(MAKE) $(JOBS) --no-print-directory check-sim
 	$(MAKE) $(JOBS) --no-print-directory VARIANT=asan all tests-unit
 	$(MAKE) $(JOBS) -Otarget --no-print-directory VARIANT=asan check-unit check-sim check-fuzz
 	$(MAKE) $(JOBS) --no-print-directory VARIANT=tsan all $(THREADED:%=tests-%)

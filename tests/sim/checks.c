@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+void (*checks_more)(const struct checks *checks);
+
 struct checks *checks_create(struct rig *rig, const struct core_config *config)
 {
     struct checks *checks = calloc(1, sizeof *checks);
@@ -27,8 +29,8 @@ void checks_destroy(struct checks *checks)
 void checks_require(const struct checks *checks, bool holds, const char *what, uint64_t object)
 {
     if (!holds) {
-        fail_msg("seed %" PRIu64 ", step %" PRIu64 ": %s: %" PRIu64, checks->rig->seed,
-                 checks->rig->steps, what, object);
+        fail_msg("%s seed %" PRIu64 ", step %" PRIu64 ": %s: %" PRIu64, checks->rig->place,
+                 checks->rig->seed, checks->rig->steps, what, object);
     }
 }
 
@@ -267,6 +269,9 @@ void checks_step(struct checks *checks, const struct core_event *event)
     checks_token_step(checks, event);
     checks_ledger_step(checks);
     checks_queue_step(checks);
+    if (checks_more != NULL) {
+        checks_more(checks);
+    }
 }
 
 /* ---- life ---- */
@@ -285,6 +290,7 @@ void checks_crash(struct checks *checks, const struct core_config *config)
     memset(&checks->late, 0, sizeof checks->late);
     history_crash(&checks->history);
     checks->reconciled = false;
+    checks->danger_until_ns = 0;
     checks->config = *config;
 }
 

@@ -58,7 +58,8 @@ struct checks {
     struct core_endpoint_spec endpoints[SIM_ENDPOINTS_MAX + 1]; /* endpoint 0: not there */
     struct core_team_spec teams[SIM_TEAMS_MAX + 1];             /* weight 0: not added */
     bool acts;                                                  /* mode ACT, no hold */
-    bool reconciled; /* all from before the restart is told */
+    bool reconciled;          /* all from before the restart is told */
+    uint64_t danger_until_ns; /* an SLO is in danger */
 
     struct {
         bool expected; /* the event that runs must change nothing */
@@ -78,6 +79,9 @@ void checks_step(struct checks *checks, const struct core_event *event);  /* aft
 void checks_crash(struct checks *checks, const struct core_config *config);
 /* When all has calmed down: nothing hangs half-way. */
 void checks_settled(const struct checks *checks);
+
+/* What a test adds to what is checked after every step; NULL: nothing. */
+extern void (*checks_more)(const struct checks *checks);
 
 /* NULL: not an id of a schedule. */
 struct seen_device *checks_device(struct checks *checks, uint64_t device);

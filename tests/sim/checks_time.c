@@ -43,7 +43,9 @@ static void on_move(struct checks *checks, struct seen_device *device,
                     const struct core_action *action)
 {
     struct seen_moves *moves = &device->moves;
-    bool urgent = action->revoke.reason == CORE_REASON_DEMAND;
+    /* An SLO in danger may use extra moves, and need not wait. */
+    bool urgent = action->revoke.reason != CORE_REASON_GANG_MINIMUM &&
+                  checks->rig->now_ns < checks->danger_until_ns;
     uint64_t bound = checks->config.moves_per_hour + (urgent ? checks->config.moves_extra : 0);
     uint64_t now_ns = checks->rig->now_ns;
     if (moves->count > 0) {
@@ -166,12 +168,23 @@ void checks_time_action(struct checks *checks, const struct core_action *action)
     }
 }
 
+static bool endangers(const struct checks *checks, const struct core_event *event)
+{
+    uint64_t id = event->endpoint.endpoint;
+    return event->kind == CORE_EVENT_ENDPOINT_DANGER ||
+           (event->kind == CORE_EVENT_ENDPOINT_SAMPLE && id <= SIM_ENDPOINTS_MAX &&
+            event->endpoint_sample.oldest_wait_ns > checks->endpoints[id].slo_ns / 2);
+}
+
 /* The holder does stand still, whatever the core makes of its answer; or it has refused to. */
 void checks_time_event(struct checks *checks, const struct core_event *event)
 {
     struct seen_device *device = checks_device(checks, event->suspended.device);
     struct core_device_view view;
     bool refused = event->kind == CORE_EVENT_ACTION_FAILED;
+    if (endangers(checks, event)) {
+        checks->danger_until_ns = checks->rig->now_ns + checks->config.danger_hold_ns;
+    }
     if ((event->kind != CORE_EVENT_SUSPENDED && !refused) || device == NULL || device->stop == 0 ||
         event->suspended.action != device->stop ||
         !core_device_find(checks->rig->core, event->suspended.device, &view)) {

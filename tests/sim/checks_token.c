@@ -155,13 +155,13 @@ void checks_token_step(struct checks *checks, const struct core_event *event)
     checks->late.expected = false;
     for (size_t i = 0; i < checks->rig->count; i++) {
         if (!is_told_only(checks->rig->actions[i].kind)) {
-            fail_msg("seed %" PRIu64 ", step %" PRIu64 ": 4: action %d follows from a late '%s'",
-                     checks->rig->seed, checks->rig->steps, (int)checks->rig->actions[i].kind,
-                     name);
+            fail_msg("%s seed %" PRIu64 ", step %" PRIu64 ": 4: action %d follows from a late '%s'",
+                     checks->rig->place, checks->rig->seed, checks->rig->steps,
+                     (int)checks->rig->actions[i].kind, name);
         }
     }
     if (state_hash(checks->rig->core) != checks->late.state) {
-        fail_msg("seed %" PRIu64 ", step %" PRIu64 ": 4: the state follows a late '%s'",
-                 checks->rig->seed, checks->rig->steps, name);
+        fail_msg("%s seed %" PRIu64 ", step %" PRIu64 ": 4: the state follows a late '%s'",
+                 checks->rig->place, checks->rig->seed, checks->rig->steps, name);
     }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/base/random.h"
+#include "tests/sim/script.h"
 
 uint64_t world_draw(struct world *world, uint64_t below)
 {
@@ -61,9 +62,24 @@ static void on_action(struct rig *rig, const struct core_action *action)
     }
 }
 
+static void record(struct world *world, struct script_line *line)
+{
+    line->time_ns = world->rig->now_ns - SCRIPT_BEGIN_NS;
+    script_write_line(line, world->recorded_ns, world->record);
+    fflush(world->record); /* the next step may be the last one */
+    world->recorded_ns = line->time_ns;
+}
+
+/* The checks first: they may send an event of their own before it. */
 static void on_event(struct rig *rig, const struct core_event *event)
 {
-    checks_event(((struct world *)rig->context)->checks, event);
+    struct world *world = rig->context;
+    checks_event(world->checks, event);
+    if (world->record != NULL) {
+        struct script_line line = {.what = SCRIPT_EVENT, .event = *event};
+        script_refer(&line, &world->checks->history, rig->core);
+        record(world, &line);
+    }
 }
 
 static void on_step(struct rig *rig, const struct core_event *event)
@@ -126,6 +142,9 @@ static void crash(struct world *world)
     memcpy(teams, world->checks->teams, sizeof teams);
     world->hash = world->hash * 31 + core_hash(world->rig->core);
     world->crash_count++;
+    if (world->record != NULL) {
+        record(world, &(struct script_line){.what = SCRIPT_CRASH});
+    }
     core_destroy(world->rig->core);
     world->rig->core = core_born(&world->config, world->checks->generation);
     world->rig->timer_ns = 0;
@@ -198,6 +217,11 @@ static void draw_size(struct world *world)
 
 struct world *world_create(uint64_t seed, bool crashes)
 {
+    return world_create_recorded(seed, crashes, NULL);
+}
+
+struct world *world_create_recorded(uint64_t seed, bool crashes, FILE *recorded)
+{
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->random = seed;
@@ -210,6 +234,10 @@ struct world *world_create(uint64_t seed, bool crashes)
     core_destroy(world->rig->core);
     world->rig->core = core_born(&world->config, 0);
     world->checks = checks_create(world->rig, &world->config);
+    world->record = recorded;
+    if (recorded != NULL) {
+        script_write_config(&world->config, recorded);
+    }
     world->rig->answers = false;
     world->rig->context = world;
     world->rig->on_action = on_action;

@@ -4,11 +4,15 @@
 #ifndef TIDEPOOL_TESTS_SIM_WORLD_H
 #define TIDEPOOL_TESTS_SIM_WORLD_H
 
+#include <stdio.h>
+
 #include "tests/unit/core/rig.h"
 
 struct world;
 
 struct world *world_create(uint64_t seed, bool crashes);
+/* Every event is written to `record` before its step, as a scenario (NULL: to nowhere). */
+struct world *world_create_recorded(uint64_t seed, bool crashes, FILE *record);
 void world_destroy(struct world *world);
 void world_play(struct world *world, uint64_t events);
 /* No more random events and no more faults: what is under way must come to its end. */

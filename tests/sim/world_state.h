@@ -23,6 +23,8 @@ struct world {
     bool crashes, calm;
     bool outside; /* most jobs are outside ones, so that more is stopped and noticed */
     uint64_t crash_count, hash;
+    FILE *record;
+    uint64_t recorded_ns; /* time of the last line */
     /* Ids are 1 .. these. */
     uint32_t device_count, lease_count, endpoint_count;
     uint32_t kind_count;

@@ -143,8 +143,8 @@ void rig_send(struct rig *rig, struct core_event event)
     rig->count = core_step(rig->core, &event, rig->actions);
     rig->steps++;
     if (!core_check(rig->core, text, sizeof text)) {
-        fail_msg("seed %" PRIu64 ", step %" PRIu64 ", event %d: %s", rig->seed, rig->steps,
-                 (int)event.kind, text);
+        fail_msg("%s seed %" PRIu64 ", step %" PRIu64 ", event %d: %s", rig->place, rig->seed,
+                 rig->steps, (int)event.kind, text);
     }
     if (rig->on_step != NULL) {
         rig->on_step(rig, &event);

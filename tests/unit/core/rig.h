@@ -15,6 +15,8 @@
 #define MS(n) ((uint64_t)(n)*UINT64_C(1000000))
 #define SECONDS(n) ((uint64_t)(n)*UINT64_C(1000000000))
 
+#define RIG_PLACE_MAX 128
+
 struct rig_pending {
     struct core_event event; /* with its time */
     uint64_t order;          /* first come first served at equal times */
@@ -25,7 +27,8 @@ struct rig {
     struct core_action *actions; /* of the last step */
     size_t count, capacity;
     uint64_t now_ns, timer_ns;
-    uint64_t seed; /* printed by a failure */
+    uint64_t seed;             /* printed by a failure, as is ... */
+    char place[RIG_PLACE_MAX]; /* ... where in a file this comes from; empty: from no file */
     struct rig_pending *pending;
     size_t pending_count, pending_capacity;
     uint64_t order;
