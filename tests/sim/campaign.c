@@ -23,7 +23,7 @@ struct worker {
 
 /* Between the processes. */
 struct board {
-    uint64_t seed, end;
+    uint64_t end;
     _Atomic uint64_t next;
     _Atomic bool failed;
     struct worker workers[WORKERS_MAX];
@@ -86,7 +86,7 @@ uint64_t campaign_run(const struct campaign *campaign, struct campaign_total *re
         perror("a campaign's memory");
         exit(1);
     }
-    board->seed = board->next = campaign->seed;
+    atomic_init(&board->next, campaign->seed);
     board->end = campaign->seed + (campaign->events + CAMPAIGN_SCHEDULE - 1) / CAMPAIGN_SCHEDULE;
     for (long i = 0; i < worker_count(); i++) {
         struct job job = {board, &board->workers[i]};

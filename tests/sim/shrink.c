@@ -47,6 +47,9 @@ static bool without(struct shrinker *shrinker, size_t at, size_t count)
     memcpy(shorter.lines + at, script->lines + at + count,
            (shorter.count - at) * sizeof *shorter.lines);
     bool still = fails(shrinker, &shorter);
+    for (size_t i = at; i < at + count && still; i++) {
+        free(script->lines[i].text);
+    }
     if (still) {
         memcpy(script->lines, shorter.lines, shorter.count * sizeof *shorter.lines);
         script->count = shorter.count;
