@@ -124,7 +124,7 @@ struct sim_setup {
 /* ---- what came of it ---- */
 
 struct sim_result {
-    double span_s; /* how long the run was */
+    double span_s;                    /* how long the run was */
     uint64_t requests, late_requests; /* that came before the end */
     double service_s, late_service_s;
     double late_fraction;    /* late service time / all service time */
