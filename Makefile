@@ -121,6 +121,9 @@ $(OUT)/tidepool-demo: $(call objects,clients/demo/main.c) $(CLIENT_LIBS)
 TEST_SECONDS ?= 600
 BOUNDED = timeout --verbose --foreground --signal ABRT --kill-after 10 $(TEST_SECONDS)
 
+# The page of `tidepool sim --html` is part of the binary.
+$(OBJ)/clients/sim/report.o: clients/sim/report.html
+
 # ---- unit tests ----------------------------------------------------------------------------------
 # tests/unit/<room>/test_<file>.c tests that room's <file>.c and links what the room may use.
 # Helpers shared by a room's tests: tests/unit/<room>/*.c without the test_ prefix.
@@ -180,7 +183,7 @@ check-core-hash:
 
 # ---- damaged input: deterministic, bounded; each program prints its seed --------------------------
 FUZZ_TESTS := $(sort $(wildcard tests/fuzz/fuzz_*.c))
-$(foreach t,$(FUZZ_TESTS),$(eval $(OUT)/$(t:.c=): $(call objects,$t) $(SERVER_LIBS)))
+$(foreach t,$(FUZZ_TESTS),$(eval $(OUT)/$(t:.c=): $(call objects,$t) $(call lib,simulator) $(SERVER_LIBS)))
 $(OUT)/tests/fuzz/%:
 	@mkdir -p $(@D)
 	$(link)

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "clients/cli/cli.h"
-#include "clients/sim/sim.h"
+#include "clients/sim/report.h"
 
 #define YEAR_S 3.2e7
 
@@ -41,6 +41,8 @@ static const struct argument table[] = {
     {"seed", ARGUMENT_INT, OPTION(seed), 1, 0, 9e15, "N",
      "the same one repeats a run exactly (default 1)"},
     {"json", ARGUMENT_TEXT, FIELD(json), 1, 0, 0, "FILE", "write the figures there; - is stdout"},
+    {"html", ARGUMENT_TEXT, FIELD(html), 1, 0, 0, "FILE",
+     "write a page with plots there; it needs no network, and plays all runs once more"},
     {"scale", ARGUMENT_NUMBER, OPTION(scale), 1, 0, 1e6, "X",
      "of service times (default: the busiest 10 s just fit the devices)"},
     {"time-scale", ARGUMENT_NUMBER, OPTION(time_scale), 1, 1e-6, 1e6, "X",
@@ -127,6 +129,9 @@ static int sim_run(struct cli *cli)
         sim_print(&sim, stdout);
     }
     exit_code = asked.json != NULL ? json_save(cli, &sim, asked.json) : EXIT_OK;
+    if (asked.html != NULL && sim_report_write(&sim, asked.html, &error) < 0) {
+        exit_code = cli_fail(cli, &error);
+    }
 out:
     sim_close(&sim);
     return exit_code;
