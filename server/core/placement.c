@@ -220,14 +220,20 @@ uint32_t core_capacity_coming(const struct core *core, const struct endpoint *en
                               uint64_t by_ns)
 {
     uint32_t coming = 0;
-    SET_EACH (&core->device_sets[DEVICES_MOVING], slot) {
+    const struct set *moving = &core->device_sets[DEVICES_MOVING];
+    SET_EACH_IN_BOTH (moving, &core->device_sets[DEVICES_KEPT], slot) {
         coming += taken_for(core, core->device_slots[slot], endpoint, by_ns);
     }
-    SET_EACH (&core->device_sets[DEVICES_CLEARING], slot) {
-        const struct device *device = core->device_slots[slot];
-        bool counted = core_set_has(&core->device_sets[DEVICES_MOVING], slot) &&
-                       taken_for(core, device, endpoint, by_ns);
-        coming += !counted && room_coming(core, device, endpoint);
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        if (((endpoint->spec.kinds_mask >> kind) & 1) == 0) {
+            continue;
+        }
+        SET_EACH_IN_BOTH (&core->device_sets[DEVICES_CLEARING],
+                          &core->device_sets[DEVICES_OPEN + kind], slot) {
+            const struct device *device = core->device_slots[slot];
+            bool counted = core_set_has(moving, slot) && taken_for(core, device, endpoint, by_ns);
+            coming += !counted && room_coming(core, device, endpoint);
+        }
     }
     return coming;
 }

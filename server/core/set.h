@@ -52,6 +52,25 @@ static inline uint32_t core_set_next(const struct set *set, uint32_t from)
     return word != 0 ? index * 64 + (uint32_t)__builtin_ctzll(word) : SLOT_NONE;
 }
 
+/* The same of the slots that are in both, of one size. */
+static inline uint32_t core_set_next_in_both(const struct set *a, const struct set *b,
+                                             uint32_t from)
+{
+    uint32_t index = from / 64;
+    if (a->count == 0 || b->count == 0 || index >= a->word_count) {
+        return SLOT_NONE;
+    }
+    uint64_t word = a->words[index] & b->words[index] & UINT64_MAX << (from % 64);
+    while (word == 0 && ++index < a->word_count) {
+        word = a->words[index] & b->words[index];
+    }
+    return word != 0 ? index * 64 + (uint32_t)__builtin_ctzll(word) : SLOT_NONE;
+}
+
+#define SET_EACH_IN_BOTH(a, b, slot)                                                               \
+    for (uint32_t slot = core_set_next_in_both(a, b, 0); slot != SLOT_NONE;                        \
+         slot = core_set_next_in_both(a, b, slot + 1))
+
 #define SET_EACH(set, slot)                                                                        \
     for (uint32_t slot = core_set_next(set, 0); slot != SLOT_NONE;                                 \
          slot = core_set_next(set, slot + 1))
