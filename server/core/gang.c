@@ -1,8 +1,10 @@
 /* gang.c: which devices a waiting lease would get: its promised ones, then idle ones, then what
- * elastic leases hold above their minimum. All or nothing: see queue.c. */
-#include "server/core/state.h"
+ * elastic leases hold above their minimum. All or nothing: see queue.c.
+ * Idle ones are sought close together: in the smallest group (groups.c) that has as many of the
+ * kind that suits the work best; only where there is no such group, from anywhere. */
+#include <stdlib.h>
 
-#define SCORE_NONE UINT32_MAX
+#include "server/core/state.h"
 
 bool core_device_must_empty(const struct device *device, const struct lease *lease)
 {
@@ -37,22 +39,29 @@ static bool is_picked(const struct core *core, const struct device *device)
     return core_set_has(&core->device_sets[DEVICES_PICKED], device->slot);
 }
 
-static void pick(struct core *core, struct device *device, const struct lease *lease)
+static void pick_count(struct core *core, struct device *device, const struct lease *lease,
+                       bool picked)
 {
-    core_set_put(&core->device_sets[DEVICES_PICKED], device->slot, true);
+    uint32_t step = picked ? 1 : UINT32_MAX;
+    core_set_put(&core->device_sets[DEVICES_PICKED], device->slot, picked);
     if (device->lease != NULL && device->hold == CORE_HOLD_HELD) {
-        device->lease->picked++;
+        device->lease->picked += step;
+    }
+    if (core_lease_lets_serve(device, lease) || device->resting) {
+        return;
     }
     DEVICE_ENDPOINTS (core, device, endpoint) {
-        endpoint->taken += !core_lease_lets_serve(device, lease) && !device->resting &&
-                           core_instance_serves(core_instance_of(device, endpoint));
+        bool serves = core_instance_serves(core_instance_of(device, endpoint));
+        endpoint->taken += serves ? step : 0;
     }
 }
 
 void core_gang_unpick_endpoints(struct core *core)
 {
-    for (size_t i = 0; i < core->endpoint_count; i++) {
-        core->endpoints[i]->taken = 0;
+    SET_EACH (&core->device_sets[DEVICES_PICKED], slot) {
+        DEVICE_ENDPOINTS (core, core->device_slots[slot], endpoint) {
+            endpoint->taken = 0;
+        }
     }
 }
 
@@ -76,7 +85,7 @@ static uint32_t pick_promised(struct core *core, const struct lease *lease, uint
     for (struct device *device = lease->promises; device != NULL && picked < wanted;
          device = device->promised_next) {
         if (suits(core, device, lease)) {
-            pick(core, device, lease);
+            pick_count(core, device, lease, true);
             picked++;
         }
     }
@@ -85,35 +94,187 @@ static uint32_t pick_promised(struct core *core, const struct lease *lease, uint
 
 /* ---- idle ---- */
 
-/* Lower is taken first: healthy and not busy serving before others. */
-static uint32_t idle_score(const struct device *device, const struct lease *lease)
+static void found_count(const struct device *device, uint32_t step)
 {
-    uint32_t slow = device->health == CORE_HEALTH_SLOW;
-    uint32_t hot = device->hot_since_ns != NEVER_NS;
-    uint32_t emptying = core_device_must_empty(device, lease) && device->instances_present > 0;
+    for (int level = 0; level < GROUP_LEVELS; level++) {
+        if (device->group[level] != NULL) {
+            device->group[level]->found += step;
+        }
+    }
+}
+
+static uint32_t found_beside(const struct device *device, int level)
+{
+    return device->group[level] != NULL ? device->group[level]->found : 0;
+}
+
+/* Lower is better: healthy, not busy serving, nothing to be removed. */
+static uint64_t idle_cost(const struct device *device, const struct lease *lease)
+{
+    uint64_t slow = device->health == CORE_HEALTH_SLOW;
+    uint64_t hot = device->hot_since_ns != NEVER_NS;
+    uint64_t emptying = core_device_must_empty(device, lease) && device->instances_present > 0;
     return slow * 4 + hot * 2 + emptying;
 }
 
-static struct device *find_idle(const struct core *core, const struct lease *lease)
+/* The kind that suits the work, then whole groups, then the better device. */
+static int candidate_compare(const void *left, const void *right)
 {
-    struct device *best = NULL;
-    uint32_t best_score = SCORE_NONE;
+    const struct candidate *a = left, *b = right;
+    if (a->affinity != b->affinity) {
+        return a->affinity > b->affinity ? -1 : 1;
+    }
+    for (int level = GROUP_LEVELS; level-- > 0;) {
+        uint32_t of_a = found_beside(a->device, level), of_b = found_beside(b->device, level);
+        if (of_a != of_b) {
+            return of_a > of_b ? -1 : 1;
+        }
+        const struct group *group_a = a->device->group[level], *group_b = b->device->group[level];
+        if (group_a != group_b && group_a != NULL && group_b != NULL) {
+            return group_a->id < group_b->id ? -1 : 1;
+        }
+    }
+    if (a->cost != b->cost) {
+        return a->cost < b->cost ? -1 : 1;
+    }
+    return a->device->slot < b->device->slot ? -1 : 1;
+}
+
+static size_t candidate_add(struct core *core, struct device *device, const struct lease *lease,
+                            size_t count)
+{
+    if (is_picked(core, device) || !suits(core, device, lease)) {
+        return count;
+    }
+    core->candidates[count] = (struct candidate){.device = device,
+                                                 .cost = idle_cost(device, lease),
+                                                 .affinity = lease->affinity[device->kind]};
+    return count + 1;
+}
+
+/* Picks up to `wanted` of the candidates in their order. Each makes the next ones' instances there
+ * more needed, so each is asked again. */
+static uint32_t candidates_pick(struct core *core, const struct lease *lease, size_t count,
+                                uint32_t wanted)
+{
+    uint32_t picked = 0;
+    for (size_t i = 0; i < count; i++) {
+        found_count(core->candidates[i].device, 1);
+    }
+    if (count > 1) {
+        qsort(core->candidates, count, sizeof *core->candidates, candidate_compare);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct device *device = core->candidates[i].device;
+        if (picked < wanted && suits(core, device, lease)) {
+            pick_count(core, device, lease, true);
+            picked++;
+        }
+        found_count(device, UINT32_MAX);
+    }
+    return picked;
+}
+
+static int level_of(const struct core *core, const struct group *group)
+{
+    return core_group_get(&core->nodes, group->id) == group ? NODES : LINKS;
+}
+
+/* All of them or none. */
+static bool pick_in_group(struct core *core, const struct lease *lease, struct group *group,
+                          uint32_t kinds_mask, uint32_t wanted)
+{
+    size_t count = 0;
+    int level = level_of(core, group);
+    for (struct device *device = group->first; device != NULL; device = device->group_next[level]) {
+        if (device->free > 0 && ((kinds_mask >> device->kind) & 1)) {
+            count = candidate_add(core, device, lease, count);
+        }
+    }
+    if (count >= wanted && candidates_pick(core, lease, count, wanted) == wanted) {
+        return true;
+    }
+    for (size_t i = 0; i < count && count >= wanted; i++) {
+        if (is_picked(core, core->candidates[i].device)) {
+            pick_count(core, core->candidates[i].device, lease, false);
+        }
+    }
+    group->tried = true;
+    core->groups_tried = true;
+    return false;
+}
+
+/* In one group, of these kinds and as free as that. */
+static bool pick_close(struct core *core, const struct lease *lease, uint32_t count,
+                       uint32_t kinds_mask, uint32_t wanted)
+{
+    bool picked = false;
+    struct group *group = core_group_find(core, count, kinds_mask, wanted);
+    while (group != NULL && !picked) {
+        picked = pick_in_group(core, lease, group, kinds_mask, wanted);
+        group = picked ? NULL : core_group_find(core, count, kinds_mask, wanted);
+    }
+    core_groups_forget_tried(core);
+    return picked;
+}
+
+/* The kinds of its mask in the order of what suits it; those that suit as well come together. */
+static uint32_t next_kinds(const struct core *core, const struct lease *lease, uint32_t done)
+{
+    uint32_t kinds = 0, best = 0;
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        bool asked = (lease->spec.kinds_mask & ~done) >> kind & 1;
+        if (!asked || core->matching[kind] == 0 || lease->affinity[kind] < best) {
+            continue;
+        }
+        kinds = lease->affinity[kind] > best ? 0 : kinds;
+        kinds |= 1u << kind;
+        best = lease->affinity[kind];
+    }
+    return kinds;
+}
+
+static uint32_t free_of(const struct core *core, uint32_t count, uint32_t kinds_mask)
+{
+    uint32_t found = 0;
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        found += (kinds_mask >> kind) & 1 ? core->free[count][kind] : 0;
+    }
+    return found;
+}
+
+/* One kind at a time: a gang is as fast as its slowest device. */
+static bool pick_together(struct core *core, const struct lease *lease, uint32_t wanted)
+{
+    uint32_t least = lease->spec.in_process ? FREE_SHARED : FREE_CLEAR, done = 0;
+    for (uint32_t kinds = next_kinds(core, lease, 0); kinds != 0;
+         kinds = next_kinds(core, lease, done)) {
+        done |= kinds;
+        for (uint32_t count = FREES; count-- > least;) {
+            for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+                uint32_t mask = kinds & 1u << kind;
+                if (mask != 0 && free_of(core, count, mask) >= wanted &&
+                    pick_close(core, lease, count, mask, wanted)) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+static uint32_t pick_anywhere(struct core *core, const struct lease *lease, uint32_t wanted)
+{
+    size_t count = 0;
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
         if (((lease->spec.kinds_mask >> kind) & 1) == 0) {
             continue;
         }
         SET_EACH (&core->device_sets[DEVICES_IDLE + kind], slot) {
-            struct device *device = core->device_slots[slot];
-            uint32_t score = is_picked(core, device) || !suits(core, device, lease)
-                                 ? SCORE_NONE
-                                 : idle_score(device, lease);
-            if (score < best_score || (score == best_score && best != NULL && slot < best->slot)) {
-                best = device;
-                best_score = score;
-            }
+            count = candidate_add(core, core->device_slots[slot], lease, count);
         }
     }
-    return best;
+    return candidates_pick(core, lease, count, wanted);
 }
 
 /* ---- held above a minimum ---- */
@@ -121,53 +282,84 @@ static struct device *find_idle(const struct core *core, const struct lease *lea
 static bool is_victim(const struct core *core, const struct device *device,
                       const struct lease *lease)
 {
-    const struct lease *victim = device->lease;
     return device->hold == CORE_HOLD_HELD && device->promised == NULL && !is_picked(core, device) &&
            suits(core, device, lease) && core_device_rested(core, device) &&
-           victim->held > victim->spec.devices_min + victim->picked &&
-           core_guard(core, victim, victim->picked + 1, CORE_RUNG_SHRINK, false) ==
-               CORE_REASON_NONE &&
            core_device_moves(core, device) < core->config.moves_per_hour;
 }
 
-static bool victim_before(const struct core *core, const struct device *a, const struct device *b)
+static bool victim_before(const struct candidate *a, const struct candidate *b)
 {
-    const struct lease *left = a->lease, *right = b->lease;
-    if (left->spec.priority != right->spec.priority) {
-        return left->spec.priority < right->spec.priority;
+    int32_t left = a->device->lease->spec.priority, right = b->device->lease->spec.priority;
+    if (left != right) {
+        return left < right;
     }
-    uint64_t left_cost = core_victim_cost(core, a), right_cost = core_victim_cost(core, b);
-    if (left_cost != right_cost) {
-        return left_cost < right_cost;
+    if (a->cost != b->cost) {
+        return a->cost < b->cost;
     }
-    uint32_t left_above = left->held - left->spec.devices_min - left->picked;
-    uint32_t right_above = right->held - right->spec.devices_min - right->picked;
-    return left_above != right_above ? left_above > right_above : a->slot < b->slot;
+    return a->above != b->above ? a->above > b->above : a->device->slot < b->device->slot;
 }
 
-static struct device *victim_of(const struct core *core, const struct lease *victim,
-                                const struct lease *lease)
+/* As many as the lease may have to give, the first that can. */
+static size_t victims_of(struct core *core, const struct lease *victim, const struct lease *lease,
+                         uint32_t wanted, size_t count)
 {
+    uint32_t given = 0;
     LEASE_DEVICES (victim, device) {
-        if (is_victim(core, device, lease)) {
-            return device;
+        if (given == wanted || given == victim->surplus) {
+            break;
+        }
+        if (is_victim(core, device, lease) &&
+            core_guard(core, victim, given + 1, CORE_RUNG_SHRINK, false) == CORE_REASON_NONE) {
+            core->candidates[count++] = (struct candidate){
+                .device = device,
+                .cost = core_victim_cost(core, device),
+                .above = victim->surplus - given,
+            };
+            given++;
         }
     }
-    return NULL;
+    return count;
 }
 
-/* What it costs does not depend on which of a lease's devices goes: the first that can is it. */
-static struct device *find_victim(const struct core *core, const struct lease *lease)
+/* The cheapest are sunk to the top of a heap, as many as are wanted. */
+static void heap_sink(struct candidate *heap, size_t at, size_t count)
 {
-    struct device *best = NULL;
-    SET_EACH (&core->lease_sets[LEASES_GIVING], slot) {
-        struct device *device = victim_of(core, core->lease_slots[slot], lease);
-        if (device != NULL && (best == NULL || victim_before(core, device, best))) {
-            best = device;
+    struct candidate sinking = heap[at];
+    for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
+        if (child + 1 < count && victim_before(&heap[child + 1], &heap[child])) {
+            child++;
         }
+        if (!victim_before(&heap[child], &sinking)) {
+            break;
+        }
+        heap[at] = heap[child];
+        at = child;
     }
-    return best;
+    heap[at] = sinking;
 }
+
+static bool pick_victims(struct core *core, const struct lease *lease, uint32_t wanted)
+{
+    size_t count = 0;
+    SET_EACH (&core->lease_sets[LEASES_GIVING], slot) {
+        count = victims_of(core, core->lease_slots[slot], lease, wanted, count);
+    }
+    struct candidate *heap = core->candidates;
+    for (size_t at = count / 2; at-- > 0;) {
+        heap_sink(heap, at, count);
+    }
+    while (wanted > 0 && count > 0) {
+        if (suits(core, heap[0].device, lease)) {
+            pick_count(core, heap[0].device, lease, true);
+            wanted--;
+        }
+        heap[0] = heap[--count];
+        heap_sink(heap, 0, count);
+    }
+    return wanted == 0;
+}
+
+/* ---- all of it ---- */
 
 /* No more than these can be found, whatever else is asked of a device. */
 static bool enough_at_most(const struct core *core, const struct lease *lease)
@@ -185,17 +377,11 @@ bool core_gang_pick(struct core *core, struct lease *lease)
     if (!enough_at_most(core, lease)) {
         return false;
     }
-    uint32_t picked = pick_promised(core, lease, lease->spec.devices_min);
-    while (picked < lease->spec.devices_min) {
-        struct device *device = find_idle(core, lease);
-        if (device == NULL) {
-            device = find_victim(core, lease);
-        }
-        if (device == NULL) {
-            return false;
-        }
-        pick(core, device, lease);
-        picked++;
+    uint32_t wanted = lease->spec.devices_min;
+    wanted -= pick_promised(core, lease, wanted);
+    if (wanted == 0 || pick_together(core, lease, wanted)) {
+        return true;
     }
-    return true;
+    wanted -= pick_anywhere(core, lease, wanted);
+    return wanted == 0 || pick_victims(core, lease, wanted);
 }

@@ -322,6 +322,7 @@ static enum core_reason lease_add(struct core *core, const struct core_lease_spe
     struct lease *lease = lease_create(core, spec, &reason);
     if (lease != NULL) {
         lease->sequence = ++core->sequence;
+        core_lease_compare_kinds(core, lease);
         core_lease_touch(core, lease);
     }
     return reason;

@@ -16,6 +16,11 @@ bool core_may_move(const struct core *core)
     return core->mode == CORE_MODE_ACT && !core->hold && core->reconciled;
 }
 
+static bool can_spare(const struct endpoint *endpoint, uint32_t instances)
+{
+    return core_endpoint_serving(endpoint) - endpoint->borrowed >= endpoint->needed + instances;
+}
+
 bool core_device_spare(const struct core *core, const struct device *device)
 {
     if (device->resting) {
@@ -23,8 +28,17 @@ bool core_device_spare(const struct core *core, const struct device *device)
     }
     DEVICE_ENDPOINTS (core, device, endpoint) {
         if (core_instance_serves(core_instance_of(device, endpoint)) &&
-            core_endpoint_serving(endpoint) - endpoint->borrowed <
-                endpoint->needed + endpoint->taken + 1) {
+            !can_spare(endpoint, endpoint->taken + 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool core_device_clear(const struct core *core, const struct device *device)
+{
+    DEVICE_ENDPOINTS (core, device, endpoint) {
+        if (core_instance_serves(core_instance_of(device, endpoint)) && !can_spare(endpoint, 1)) {
             return false;
         }
     }

@@ -18,13 +18,25 @@ static int queue_compare(const void *a, const void *b)
     return ranks_before(*(struct lease *const *)a, *(struct lease *const *)b) ? -1 : 1;
 }
 
-/* Takes out whose place may have changed. */
+static int64_t rank_of(const struct core *core, const struct lease *lease)
+{
+    uint64_t age = (core->now_ns - lease->queued_ns) / core->config.age_ns;
+    return (int64_t)lease->spec.priority + (int64_t)age;
+}
+
+static bool is_in_place(const struct core *core, const struct lease *lease)
+{
+    bool waits = lease->state == CORE_LEASE_WAITING;
+    return waits == lease->queued && (!waits || lease->rank == rank_of(core, lease));
+}
+
+/* Takes out whose place has changed. */
 static void queue_thin(struct core *core)
 {
     size_t kept = 0;
     for (size_t i = 0; i < core->queue_count; i++) {
         struct lease *lease = core->queue[i];
-        lease->queued = !core_lease_is_news(core, lease);
+        lease->queued = !core_lease_is_news(core, lease) || is_in_place(core, lease);
         core->queue[kept] = lease;
         kept += lease->queued;
     }
@@ -51,18 +63,21 @@ static void queue_insert(struct core *core, struct lease *lease)
 static void queue_sort(struct core *core)
 {
     const struct set *news = &core->lease_sets[NEWS];
-    bool many = news->count > 16;
-    if (news->count == 0) {
+    uint32_t moved = 0;
+    SET_EACH (news, slot) {
+        moved += !is_in_place(core, core->lease_slots[slot]);
+    }
+    if (moved == 0) {
         return;
     }
+    bool many = moved > 16;
     queue_thin(core);
     SET_EACH (news, slot) {
         struct lease *lease = core->lease_slots[slot];
-        if (lease->state != CORE_LEASE_WAITING) {
+        if (lease->state != CORE_LEASE_WAITING || lease->queued) {
             continue;
         }
-        uint64_t age = (core->now_ns - lease->queued_ns) / core->config.age_ns;
-        lease->rank = (int64_t)lease->spec.priority + (int64_t)age;
+        lease->rank = rank_of(core, lease);
         lease->queued = true;
         if (many) {
             core->queue[core->queue_count++] = lease;
@@ -146,10 +161,14 @@ static void explain_wait(struct core *core, struct lease *lease)
                               : core->hold                     ? CORE_REASON_HOLD
                               : core->now_ns < lease->retry_ns ? CORE_REASON_ACTION_FAILED
                                                                : CORE_REASON_GANG_MINIMUM;
+    if (lease->advice != 0 && lease->waits_for == reason) {
+        return; /* told, and it costs less to know that than to ask */
+    }
     struct core_explanation explanation =
         core_explain_begin(core, CORE_WHAT_WAIT, reason, NULL, lease, NULL);
     explanation.devices_have = lease->promised;
     core_explain_advice(core, &lease->advice, explanation);
+    lease->waits_for = reason;
 }
 
 /* It got its minimum, or will get it from what is promised to it. */
@@ -164,6 +183,7 @@ static bool try_start(struct core *core, struct lease *lease)
         struct core_explanation explanation =
             core_explain_begin(core, CORE_WHAT_GRANT, CORE_REASON_GANG_MINIMUM, NULL, lease, NULL);
         core_explain_advice(core, &lease->advice, explanation);
+        lease->waits_for = CORE_REASON_NONE;
     } else {
         started = promise_picked(core, lease);
         if (started) {
@@ -187,12 +207,14 @@ static bool must_not_be_overtaken(const struct core *core, const struct lease *l
            core_pool_usable(core, lease->spec.kinds_mask) >= lease->spec.devices_min;
 }
 
-/* As at the last plan, unless it has news, there may be more to find, or it is held up no more. */
+/* As at the last plan, unless it has news, there may be others to find (not for one to which all
+ * are promised), or it is held up no more. */
 static bool has_news(const struct core *core, const struct lease *lease, uint32_t supply,
                      bool held_up)
 {
-    return core_lease_is_news(core, lease) || (supply & lease->spec.kinds_mask) != 0 ||
-           held_up != lease->held_up;
+    bool whole = lease->promised == lease->spec.devices_min;
+    return core_lease_is_news(core, lease) || held_up != lease->held_up ||
+           (!whole && (supply & lease->spec.kinds_mask) != 0);
 }
 
 static void consider(struct core *core, struct lease *lease, bool held_up)

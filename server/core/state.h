@@ -42,11 +42,12 @@ enum device_set {
     DEVICES_THERE = MARKS, /* slots in use */
     DEVICES_KEPT,          /* for serving */
     DEVICES_MOVING,        /* neither free nor held: a grant, revoke or verification runs */
-    DEVICES_CLEARING,      /* an instance is being removed */
-    DEVICES_HOT,           /* held, and serving takes nearly all of it */
-    DEVICES_PICKED,        /* scratch of a plan for a gang */
-    DEVICES_OLD,           /* scratch of growth: without news, but looked at */
-    DEVICES_IDLE,          /* [kind]: usable, free, not kept, promised to nobody */
+    DEVICES_PROMISED,
+    DEVICES_CLEARING, /* an instance is being removed */
+    DEVICES_HOT,      /* held, and serving takes nearly all of it */
+    DEVICES_PICKED,   /* scratch of a plan for a gang */
+    DEVICES_OLD,      /* scratch of growth: without news, but looked at */
+    DEVICES_IDLE,     /* [kind]: usable, free, not kept, promised to nobody */
     DEVICES_OPEN = DEVICES_IDLE + CORE_KINDS_MAX, /* [kind]: see core_device_is_open */
     DEVICE_SETS = DEVICES_OPEN + CORE_KINDS_MAX,
 };
@@ -71,6 +72,33 @@ struct instance {
 struct lease;
 struct endpoint;
 
+/* How freely an idle device can be had, cumulative: healthy and not busy serving; nor needed by
+ * what serves there; with nothing on it at all. */
+enum { FREE_SHARED, FREE_CLEAR, FREE_EMPTY, FREES };
+
+enum { NODES, LINKS, GROUP_LEVELS };
+
+/* Scratch of a plan for a gang. */
+struct candidate {
+    struct device *device;
+    uint64_t cost;
+    uint32_t affinity, above;
+};
+
+struct group {
+    uint64_t id;
+    uint32_t devices;
+    uint32_t free[FREES][CORE_KINDS_MAX];
+    struct device *first; /* by no order */
+    bool tried;           /* scratch of a search */
+    uint32_t found;       /* the same */
+};
+
+struct groups {
+    struct group **table; /* by id */
+    size_t count, capacity;
+};
+
 struct device {
     uint64_t id;
     uint32_t slot; /* constant while it is in the pool */
@@ -82,6 +110,9 @@ struct device {
     bool counted_usable, counted_takeable;
     uint32_t speed_permille; /* against its kind's own */
     uint64_t node, link, provider;
+    struct group *group[GROUP_LEVELS]; /* NULL: not known */
+    struct device *group_next[GROUP_LEVELS], *group_before[GROUP_LEVELS];
+    uint32_t free; /* how many of the FREE_ counts have it */
     uint64_t reclaim_by_ns;
 
     /* Towards leases. */
@@ -257,9 +288,11 @@ struct lease {
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     uint32_t revokes, runs;
     uint32_t speed_permille[CORE_KINDS_MAX]; /* measured; 0: not */
+    uint32_t affinity[CORE_KINDS_MAX];       /* see kinds.c */
     int64_t rank;                            /* priority with age, as of its place in the queue */
     bool queued;                             /* in core->queue */
     bool reaching;                           /* the last plan set devices free for it */
+    enum core_reason waits_for;              /* as told; NONE: not told */
     bool held_up;     /* the last plan let it wait for one that must not be overtaken */
     uint32_t surplus; /* devices that it may have to give; as of its last touch */
     uint32_t picked;  /* scratch of the planner: devices that its plan would take from it */
@@ -294,7 +327,11 @@ struct core {
     struct set device_sets[DEVICE_SETS];
     /* Devices of a kind: all; usable ones; those held by leases that may have to give some. */
     uint32_t matching[CORE_KINDS_MAX], usable[CORE_KINDS_MAX], takeable[CORE_KINDS_MAX];
-    struct endpoint **endpoints; /* by id */
+    uint32_t free[FREES][CORE_KINDS_MAX];
+    struct groups nodes, links;
+    bool groups_tried;
+    struct candidate *candidates; /* scratch of gang.c, as long as devices */
+    struct endpoint **endpoints;  /* by id */
     size_t endpoint_count, endpoint_capacity;
     struct endpoint **ranked; /* by priority; rebuilt when endpoints change */
     uint32_t slot_capacity;   /* of endpoints */
@@ -369,6 +406,9 @@ void core_device_erase(struct core *core, struct device *device);
 int core_endpoint_insert(struct core *core, struct endpoint *endpoint);
 void core_endpoint_erase(struct core *core, struct endpoint *endpoint);
 void core_endpoint_rank(struct core *core);
+struct group *core_group_get(const struct groups *groups, uint64_t id);
+int core_group_insert(struct groups *groups, struct group *group); /* -1: no memory */
+void core_group_erase(struct groups *groups, struct group *group);
 struct team *core_team_get(const struct core *core, uint64_t id);
 int core_team_insert(struct core *core, struct team *team); /* -1: no memory */
 void core_team_erase(struct core *core, struct team *team);
@@ -455,6 +495,8 @@ void core_device_destroy(struct device *device);
 
 /* ---- kinds.c ---- */
 void core_kinds_event(struct core *core, const struct core_event *event);
+void core_lease_compare_kinds(const struct core *core, struct lease *lease);
+void core_kinds_compare(struct core *core); /* for all leases: a kind has come, gone or changed */
 
 /* ---- instance.c ---- */
 /* Walks the endpoints with an instance on the device that is not just absent. */
@@ -616,6 +658,8 @@ enum core_reason core_endpoint_lacks(const struct core *core, const struct endpo
 /* Every endpoint with an instance there could do with one fewer, beside those it has only borrowed
  * from stopped gangs: these come first. */
 bool core_device_spare(const struct core *core, const struct device *device);
+/* The same, whatever a plan under way would take. */
+bool core_device_clear(const struct core *core, const struct device *device);
 /* The instances on the device let the endpoint's be there. */
 bool core_neighbours_agree(const struct core *core, const struct device *device,
                            const struct endpoint *endpoint);
@@ -651,6 +695,15 @@ bool core_endpoint_failing(const struct core *core, const struct endpoint *endpo
 /* ---- queue.c: the minimums of waiting leases; sets core->blocked ---- */
 void core_queue_plan(struct core *core);
 uint32_t core_queue_position(const struct core *core, const struct lease *lease); /* 0: none */
+
+/* ---- groups.c ---- */
+int core_groups_join(struct core *core, struct device *device); /* -1: no memory */
+void core_groups_leave(struct core *core, struct device *device);
+void core_groups_count(struct core *core, struct device *device, uint32_t free);
+/* The best group with so many devices of these kinds in this FREE_ count; NULL: there is none. */
+struct group *core_group_find(struct core *core, uint32_t count, uint32_t kinds_mask,
+                              uint32_t devices);
+void core_groups_forget_tried(struct core *core);
 
 /* ---- gang.c: which devices a lease would get ---- */
 bool core_lease_lets_serve(const struct device *device, const struct lease *lease);

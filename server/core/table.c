@@ -106,6 +106,11 @@ static int device_slots_reserve(struct core *core)
             return -1;
         }
     }
+    struct candidate *candidates = realloc(core->candidates, wanted * sizeof *candidates);
+    if (candidates == NULL) {
+        return -1;
+    }
+    core->candidates = candidates;
     return slots_grow((void ***)&core->device_slots, core->device_sets, DEVICE_SETS, wanted);
 }
 
@@ -114,7 +119,8 @@ int core_device_insert(struct core *core, struct device *device)
     size_t index;
     if (core_table_reserve((void ***)&core->devices, &core->device_capacity,
                            core->device_count + 1) < 0 ||
-        device_slots_reserve(core) < 0 || core_timers_reserve(core) < 0) {
+        device_slots_reserve(core) < 0 || core_timers_reserve(core) < 0 ||
+        core_groups_join(core, device) < 0) {
         return -1;
     }
     device->slot = core_set_unused(&core->device_sets[DEVICES_THERE]);
@@ -122,6 +128,9 @@ int core_device_insert(struct core *core, struct device *device)
     core_set_put(&core->device_sets[DEVICES_THERE], device->slot, true);
     core->device_slots[device->slot] = device;
     core->matching[device->kind]++;
+    if (core->matching[device->kind] == 1) {
+        core_kinds_compare(core);
+    }
     TABLE_FIND(core->devices, core->device_count, id, device->id, index);
     table_insert((void **)core->devices, &core->device_count, index, device);
     return 0;
@@ -140,12 +149,16 @@ void core_device_erase(struct core *core, struct device *device)
     TABLE_FIND(core->devices, core->device_count, id, device->id, index);
     table_erase((void **)core->devices, &core->device_count, index);
     core_timer_set(core, &device->timer, NEVER_NS);
+    core_groups_leave(core, device);
     slot_leave(core->device_sets, DEVICE_SETS, device->slot);
     for (size_t i = 0; i < core->endpoint_count; i++) {
         core_set_put(&core->endpoints[i]->hosts, device->slot, false);
     }
     core->device_slots[device->slot] = NULL;
     core->matching[device->kind]--;
+    if (core->matching[device->kind] == 0) {
+        core_kinds_compare(core);
+    }
     core->usable[device->kind] -= device->counted_usable;
     core->takeable[device->kind] -= device->counted_takeable;
 }
@@ -305,6 +318,7 @@ int core_tables_init(struct core *core)
 void core_tables_destroy(struct core *core)
 {
     for (size_t i = 0; i < core->device_count; i++) {
+        core_groups_leave(core, core->devices[i]);
         core_device_destroy(core->devices[i]);
     }
     for (size_t i = 0; i < core->endpoint_count; i++) {
@@ -322,6 +336,9 @@ void core_tables_destroy(struct core *core)
     for (size_t i = 0; i < LEASE_SETS; i++) {
         core_set_fini(&core->lease_sets[i]);
     }
+    free(core->nodes.table);
+    free(core->links.table);
+    free(core->candidates);
     free(core->devices);
     free(core->device_slots);
     free(core->endpoints);
@@ -331,6 +348,32 @@ void core_tables_destroy(struct core *core)
     free(core->lease_slots);
     free(core->queue);
     free(core->timers);
+}
+
+struct group *core_group_get(const struct groups *groups, uint64_t id)
+{
+    size_t index;
+    TABLE_FIND(groups->table, groups->count, id, id, index);
+    bool found = index < groups->count && groups->table[index]->id == id;
+    return found ? groups->table[index] : NULL;
+}
+
+int core_group_insert(struct groups *groups, struct group *group)
+{
+    size_t index;
+    if (core_table_reserve((void ***)&groups->table, &groups->capacity, groups->count + 1) < 0) {
+        return -1;
+    }
+    TABLE_FIND(groups->table, groups->count, id, group->id, index);
+    table_insert((void **)groups->table, &groups->count, index, group);
+    return 0;
+}
+
+void core_group_erase(struct groups *groups, struct group *group)
+{
+    size_t index;
+    TABLE_FIND(groups->table, groups->count, id, group->id, index);
+    table_erase((void **)groups->table, &groups->count, index);
 }
 
 struct team *core_team_get(const struct core *core, uint64_t id)

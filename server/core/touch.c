@@ -26,6 +26,8 @@ static bool device_is_in(const struct device *device, enum device_set set)
     case DEVICES_MOVING:
         return device->hold != CORE_HOLD_NONE && device->hold != CORE_HOLD_HELD &&
                device->hold != CORE_HOLD_SUSPENDED;
+    case DEVICES_PROMISED:
+        return device->promised != NULL;
     case DEVICES_CLEARING:
         return device->instances_removing > 0;
     case DEVICES_HOT:
@@ -36,13 +38,25 @@ static bool device_is_in(const struct device *device, enum device_set set)
     }
 }
 
-static const enum device_set device_sets[] = {DEVICES_KEPT, DEVICES_MOVING, DEVICES_CLEARING,
-                                              DEVICES_HOT,  DEVICES_IDLE,   DEVICES_OPEN};
+static const enum device_set device_sets[] = {DEVICES_KEPT,    DEVICES_MOVING, DEVICES_CLEARING,
+                                              DEVICES_HOT,     DEVICES_IDLE,   DEVICES_OPEN,
+                                              DEVICES_PROMISED};
 
 /* The set of this name for the device's kind. */
 static enum device_set set_for(const struct device *device, enum device_set set)
 {
     return set == DEVICES_IDLE || set == DEVICES_OPEN ? set + device->kind : set;
+}
+
+/* See FREE_SHARED and so on. */
+static uint32_t device_free(const struct core *core, const struct device *device)
+{
+    if (!device_is_idle(device) || device->health == CORE_HEALTH_SLOW ||
+        device->hot_since_ns != NEVER_NS) {
+        return 0;
+    }
+    bool clear = core_device_clear(core, device);
+    return 1 + clear + (clear && device->instances_present == 0);
 }
 
 static bool device_is_takeable(const struct device *device)
@@ -65,10 +79,14 @@ void core_device_touch(struct core *core, struct device *device)
         enum device_set set = set_for(device, device_sets[i]);
         core_set_put(&core->device_sets[set], device->slot, device_is_in(device, set));
     }
+    core_groups_count(core, device, device_free(core, device));
     count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
     count(&core->takeable[device->kind], &device->counted_takeable, device_is_takeable(device));
     if (there || device->promised != NULL || device->lease == NULL || device->lease->surplus > 0) {
         core->supply |= 1u << device->kind;
+    }
+    if (device->promised != NULL) {
+        mark(core->lease_sets, device->promised->slot); /* what it reaches for is there, or not */
     }
 }
 
@@ -107,6 +125,14 @@ void core_kept_touch(struct core *core, const struct endpoint *endpoint)
     }
 }
 
+/* Those that are promised may have to stay after all. */
+static void promised_touch(struct core *core, const struct endpoint *endpoint)
+{
+    SET_EACH_IN_BOTH (&endpoint->hosts, &core->device_sets[DEVICES_PROMISED], slot) {
+        core_device_touch(core, core->device_slots[slot]);
+    }
+}
+
 /* What it needs and what it has decide over all devices where it is. */
 void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
 {
@@ -115,6 +141,9 @@ void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
     uint32_t excess = serving > endpoint->needed ? serving - endpoint->needed : 0;
     if (excess != endpoint->excess) {
         core->supply |= endpoint->spec.kinds_mask;
+    }
+    if (excess < endpoint->excess) {
+        promised_touch(core, endpoint);
     }
     endpoint->excess = excess;
     if (endpoint->spare != endpoint_spare(endpoint)) {
@@ -205,6 +234,7 @@ void core_touch_all(struct core *core)
         core_endpoint_touch(core, core->endpoints[i]);
     }
     for (size_t i = 0; i < core->lease_count; i++) {
+        core->leases[i]->waits_for = CORE_REASON_NONE;
         core_lease_touch(core, core->leases[i]);
     }
     for (size_t i = 0; i < core->device_count; i++) {
@@ -244,7 +274,8 @@ static const char *device_check(const struct core *core, const struct device *de
             return "a set of device";
         }
     }
-    bool right = device->counted_usable == core_device_usable(device) &&
+    bool right = device->free == device_free(core, device) &&
+                 device->counted_usable == core_device_usable(device) &&
                  device->counted_takeable == device_is_takeable(device);
     return right ? NULL : "a count of device";
 }

@@ -1,7 +1,8 @@
 /* core_event.c: what one event costs the core, per kind of event.
  *     core_event [--devices N] [--leases N] [--endpoints N] [--events N] [--settle S] [--seed N]
  *                [--json]
- * Events of S seconds pass first, unmeasured. Prints a line a kind: events, median, 99th percentile, longest, in microseconds. */
+ * Events of S seconds pass first, unmeasured. Prints a line a kind: events, median, 99th
+ * percentile, longest, in microseconds. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

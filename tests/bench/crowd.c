@@ -62,8 +62,7 @@ static void answer_later(struct crowd *crowd, struct core_event event, uint64_t 
 {
     if (crowd->answer_count == crowd->answer_capacity) {
         crowd->answer_capacity = crowd->answer_capacity * 2 + 1024;
-        crowd->answers =
-            realloc(crowd->answers, crowd->answer_capacity * sizeof *crowd->answers);
+        crowd->answers = realloc(crowd->answers, crowd->answer_capacity * sizeof *crowd->answers);
         if (crowd->answers == NULL) {
             abort();
         }
@@ -111,10 +110,9 @@ static void answer_instance(struct crowd *crowd, const struct core_action *actio
 
 static void answer_revoke(struct crowd *crowd, const struct core_action *action)
 {
-    bool stop = action->revoke.rung == CORE_RUNG_FREEZE ||
-                action->revoke.rung == CORE_RUNG_PAUSE || action->revoke.rung == CORE_RUNG_SWAP;
-    struct core_event event = {.kind = stop ? CORE_EVENT_SUSPENDED
-                                            : CORE_EVENT_REVOKE_ACKNOWLEDGED,
+    bool stop = action->revoke.rung == CORE_RUNG_FREEZE || action->revoke.rung == CORE_RUNG_PAUSE ||
+                action->revoke.rung == CORE_RUNG_SWAP;
+    struct core_event event = {.kind = stop ? CORE_EVENT_SUSPENDED : CORE_EVENT_REVOKE_ACKNOWLEDGED,
                                .suspended = {.action = action->id,
                                              .device = action->revoke.device,
                                              .residue_bytes = stop ? GIB : 0}};
