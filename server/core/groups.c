@@ -133,9 +133,8 @@ struct group *core_group_find(struct core *core, uint32_t count, uint32_t kinds_
         const struct groups *groups = groups_of(core, level);
         for (size_t i = 0; i < groups->count; i++) {
             struct group *group = groups->table[i];
-            uint32_t found = group->devices >= devices && !group->tried
-                                 ? free_in(group, count, kinds_mask)
-                                 : 0;
+            uint32_t found =
+                group->devices >= devices && !group->tried ? free_in(group, count, kinds_mask) : 0;
             if (found >= devices && fits_better(group, found, best, best_found)) {
                 best = group;
                 best_found = found;
