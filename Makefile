@@ -159,6 +159,12 @@ SIM_EVENTS ?= $(if $(filter release,$(VARIANT)),1000000,100000)
 check-sim: $(SIM_TESTS:%.c=$(OUT)/%)
 	@set -e; for t in $^; do echo "== $$t"; TIDEPOOL_SIM_EVENTS=$(SIM_EVENTS) $(BOUNDED) $$t; done
 
+# Breaks the core on purpose, one way at a time; the tests must notice each. PART=N/M: every M-th
+# from the N-th on; all take about two minutes, so make test takes every fourth, others at each commit.
+MUTATIONS_NOW = $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+check-mutations: tests-core $(SIM_TESTS:%.c=$(OUT)/%) $(call lib,record)
+	@python3 tests/sim/mutations/check.py --build $(OUT) --part $(or $(PART),0/1)
+
 # What the core may ask of anybody: memory, strings, sorting, printing into a buffer.
 CORE_MAY_USE := calloc malloc realloc free memcpy memmove memset memcmp strlen qsort snprintf vsnprintf \
                 __assert_fail __udivti3 __umodti3 __stack_chk_fail _GLOBAL_OFFSET_TABLE_
@@ -177,7 +183,7 @@ check-core-hash:
 	  [ "$$hash" = "$$first" ] || { echo "the core decides differently when built with: $$flags"; exit 1; }; \
 	done
 
-.PHONY: check-sim check-core-pure check-core-hash all clean tests-unit check-unit $(foreach r,$(ROOMS) clients,check-$(r) tests-$(r))
+.PHONY: check-sim check-mutations check-core-pure check-core-hash all clean tests-unit check-unit $(foreach r,$(ROOMS) clients,check-$(r) tests-$(r))
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' -path '*/obj/*' 2>/dev/null)
 
@@ -216,6 +222,7 @@ check-e2e: all $(OUT)/tidepool-demo
 
 # Hours rather than minutes: every case at its full size, on all builds.
 test-long:
+	$(MAKE) check-mutations
 	for variant in release asan tsan; do \
 	    TIDEPOOL_LONG=1 $(MAKE) check-e2e TEST_SECONDS=36000 VARIANT=$$variant || exit 1; done
 
@@ -316,6 +323,7 @@ test: deps
 	$(MAKE) $(JOBS) --no-print-directory CC=clang BUILD=$(BUILD)/clang VENV=$(VENV) all
 	$(MAKE) --no-print-directory check-layers check-format check-core-pure check-core-hash
 	$(MAKE) $(JOBS) --no-print-directory check-sim
+	$(MAKE) $(JOBS) --no-print-directory check-mutations PART=$(MUTATIONS_NOW)/4
 	$(MAKE) $(JOBS) --no-print-directory VARIANT=asan all tests-unit
 	$(MAKE) $(JOBS) -Otarget --no-print-directory VARIANT=asan check-unit check-sim check-fuzz
 	$(MAKE) $(JOBS) --no-print-directory VARIANT=tsan all $(THREADED:%=tests-%)

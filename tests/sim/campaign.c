@@ -104,7 +104,7 @@ uint64_t campaign_run(const struct campaign *campaign, struct campaign_total *re
         }
     }
     munmap(board, sizeof *board);
-    if (failed != 0) {
+    if (failed != 0 && campaign->path != NULL) {
         campaign_explain(failed, campaign->path);
     }
     return failed;

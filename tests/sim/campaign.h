@@ -10,7 +10,7 @@
 struct campaign {
     uint64_t seed;    /* the first one */
     uint64_t events;  /* in all, at least */
-    const char *path; /* folder for scenario files of failures */
+    const char *path; /* folder for scenario files of failures; NULL: they are not shrunk */
 };
 
 struct campaign_total {
