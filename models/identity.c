@@ -76,6 +76,12 @@ static const struct model_signature *identity_signature(const struct model *mode
     return &model->signature;
 }
 
+static bool identity_runs_inline(const struct model *model)
+{
+    (void)model;
+    return true;
+}
+
 static int identity_instance_create(struct model *model, const struct instance_place *place,
                                     struct instance **ret_instance, struct error *error)
 {
@@ -122,6 +128,7 @@ const struct model_runtime identity_runtime = {
     .load = identity_load,
     .unload = identity_unload,
     .signature = identity_signature,
+    .runs_inline = identity_runs_inline,
     .instance_create = identity_instance_create,
     .instance_destroy = identity_instance_destroy,
     .instance_bytes = identity_instance_bytes,

@@ -1,8 +1,9 @@
 /* runtime.h: what a model runtime provides so that `serve` can run its models.
  * Model:    one loaded file; instances share its weights where the runtime can.
- * Instance: one copy ready to run on one device; used by that device's serving thread alone.
+ * Instance: one copy ready to run on one device; used by one thread at a time: that device's
+ *           serving thread or, where the runtime allows it (runs_inline), one in its place.
  * Thread:   load, instance_create and their opposites on a helper thread (they may take seconds);
- *           run on the device's serving thread; instance_abort from any thread.
+ *           run on the device's serving thread or one in its place; instance_abort from any.
  * Errors:   0 or a negative enum error_code with text; run errors are the request's or the
  *           model's: INVALID_ARGUMENT / INTERNAL; UNAVAILABLE says that the device is lost. */
 #ifndef TIDEPOOL_MODELS_RUNTIME_H
@@ -47,6 +48,9 @@ struct model_runtime {
     int (*load)(const struct model_source *source, struct model **ret_model, struct error *error);
     void (*unload)(struct model *model); /* after its instances; NULL is fine */
     const struct model_signature *(*signature)(const struct model *model);
+    /* Whether the shapes of its inputs decide how long a run takes, and any thread may do one that
+     * has the instance to itself; NULL: no model's do. */
+    bool (*runs_inline)(const struct model *model);
     int (*instance_create)(struct model *model, const struct instance_place *place,
                            struct instance **ret_instance, struct error *error);
     void (*instance_destroy)(struct instance *instance); /* NULL is fine */

@@ -145,7 +145,10 @@ static int parts_create(struct server *server, struct error *error)
     if (server->control == NULL) {
         return -(int)error->code;
     }
-    struct serve_options options = {config->state, control_notify_serve, server->control};
+    struct serve_options options = {.state_directory = config->state,
+                                    .inline_ns_max = (uint64_t)config->inline_us * NS_PER_US,
+                                    .notify = control_notify_serve,
+                                    .context = server->control};
     server->serve = serve_create(&server->devices, &options, error);
     if (server->serve == NULL) {
         return -(int)error->code;

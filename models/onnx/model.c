@@ -296,6 +296,17 @@ static int onnx_instance_create(struct model *model, const struct instance_place
     return 0;
 }
 
+/* The time of a text is its length's, not its shape's. */
+static bool onnx_runs_inline(const struct model *model)
+{
+    for (size_t i = 0; i < model->signature.input_count; i++) {
+        if (model->signature.inputs[i].datatype == DATATYPE_BYTES) {
+            return false;
+        }
+    }
+    return model->scan.steady;
+}
+
 const struct model_runtime onnx_runtime = {
     .name = "onnxruntime",
     .platform = "onnxruntime_onnx",
@@ -303,6 +314,7 @@ const struct model_runtime onnx_runtime = {
     .load = onnx_load,
     .unload = onnx_unload,
     .signature = onnx_signature,
+    .runs_inline = onnx_runs_inline,
     .instance_create = onnx_instance_create,
     .instance_destroy = onnx_instance_destroy,
     .instance_bytes = onnx_instance_bytes,

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "models/onnx/api.h"
+#include "models/onnx/operators.h"
 
 #define EXTERNAL_MAX 4096
 
@@ -229,6 +230,22 @@ static void weight_add(struct scanner *scanner, struct span tensor)
     }
 }
 
+/* Functions bring operators of their own making. */
+static bool field_is_steady(enum message_kind kind, const struct field *field)
+{
+    const struct span *text = &field->data;
+    if (field->wire != 2) {
+        return true;
+    }
+    if (kind == NODE && field->number == 4) {
+        return onnx_operator_is_steady((const char *)text->at, (size_t)(text->end - text->at));
+    }
+    if (kind == NODE && field->number == 7) {
+        return span_is(text, "") || span_is(text, "ai.onnx") || span_is(text, "ai.onnx.ml");
+    }
+    return kind != MODEL || field->number != 25;
+}
+
 static int message_scan(struct scanner *scanner, enum message_kind kind, struct span span,
                         unsigned depth)
 {
@@ -241,6 +258,7 @@ static int message_scan(struct scanner *scanner, enum message_kind kind, struct 
         return -1;
     }
     while ((more = field_read(&span, &field)) > 0) {
+        scanner->scan->steady &= field_is_steady(kind, &field);
         for (size_t i = 0; i < sizeof(edges) / sizeof(edges[0]); i++) {
             if (field.wire != 2 || edges[i].from != kind || edges[i].field != field.number) {
                 continue;
@@ -259,7 +277,7 @@ static int message_scan(struct scanner *scanner, enum message_kind kind, struct 
 int onnx_scan(const unsigned char *bytes, size_t length, size_t weight_bytes_min,
               struct onnx_scan *ret_scan, struct error *error)
 {
-    struct onnx_scan scan = {0};
+    struct onnx_scan scan = {.steady = true};
     struct scanner scanner = {.scan = &scan, .weight_bytes_min = weight_bytes_min};
     int result = message_scan(&scanner, MODEL, (struct span){bytes, bytes + length}, 0);
     if (result < 0 || length == 0) {

@@ -8,6 +8,7 @@
 #ifndef TIDEPOOL_MODELS_ONNX_SCAN_H
 #define TIDEPOOL_MODELS_ONNX_SCAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,7 @@ struct onnx_scan {
     size_t weight_count;
     char **external; /* distinct paths as the file writes them */
     size_t external_count;
+    bool steady; /* all its operators are (models/onnx/operators.h) */
 };
 
 /* INVALID_ARGUMENT: the bytes are not an ONNX model. */

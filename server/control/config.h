@@ -37,6 +37,7 @@ struct config {
     bool port_fallback, testing;
     int mode; /* index of observe, advise, act: enum core_mode */
     int64_t network_threads;
+    int64_t inline_us;
     double drain_s;
     struct {
         int64_t cpu_devices, cores_per_device, memory_mib;

@@ -37,6 +37,11 @@ const struct option config_table[] = {
     {.name = "network_threads", .kind = OPTION_INT, .offset = FIELD(network_threads),
      .minimum = 0, .maximum = 64, .standard = "0",
      .help = "Threads for gRPC connections; 0: one for each 4 cores."},
+    {.name = "inline_us", .kind = OPTION_INT, .offset = FIELD(inline_us), .unit = "µs",
+     .minimum = 0, .maximum = 1000, .standard = "50",
+     .help = "A request alone at an idle device that does not train runs on its network thread "
+             "when its run is known to take no longer: no thread has to be woken for it. 0: "
+             "never."},
     {.name = "drain_s", .kind = OPTION_NUMBER, .offset = FIELD(drain_s), .unit = "s",
      .minimum = 0, .maximum = 600, .standard = "10",
      .help = "How long accepted requests may take to finish when the server is told to stop."},

@@ -10,7 +10,7 @@
 #include "server/device/device.h"
 
 /* Raised when the fields below change; a back-end of another version is refused at load. */
-#define DEVICE_BACKEND_VERSION 1
+#define DEVICE_BACKEND_VERSION 2
 
 enum device_copy { DEVICE_COPY_TO, DEVICE_COPY_FROM, DEVICE_COPY_WITHIN };
 
@@ -23,6 +23,8 @@ struct device_health {
 struct device_backend {
     uint32_t version;
     const char *kind; /* "cpu" */
+    /* A thread that is not the device's may give it a short run, at no more than the run costs. */
+    bool runs_inline;
     /* Fills at most `room` devices (id, kind, cores, core_count, memory_bytes, backend_data) and
      * takes the cores it uses out of `*free_cores`. Returns how many, or an error. */
     int (*enumerate)(const struct device_config *config, cpu_set_t *free_cores,

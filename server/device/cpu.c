@@ -297,6 +297,7 @@ static int cpu_verify(struct device *device, const int *holder_pids, size_t coun
 const struct device_backend cpu_backend = {
     .version = DEVICE_BACKEND_VERSION,
     .kind = "cpu",
+    .runs_inline = true,
     .enumerate = cpu_enumerate,
     .release = cpu_release,
     .memory_allocate = cpu_memory_allocate,

@@ -140,10 +140,12 @@ void grpc_call_on_drained(struct grpc_call *call, void (*callback)(void *arg), v
 
 /* During a handler: runs `callback` once, on this network thread, when all handlers of this turn
  * have run; for what calls that were read together can share, such as waking a worker. The same
- * callback and argument twice in a turn count once. */
-void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg), void *arg);
-/* On a thread that is no network thread: what it sends and finishes from begin to end reaches the
- * network threads together at the end, with one wakeup each. Keep it short; no nesting. */
+ * callback and argument twice in a turn count once. `spare`: as far as is known, nothing else waits
+ * for this thread. */
+void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg, bool spare),
+                              void *arg);
+/* What the calling thread sends and finishes from begin to end reaches the (other) network threads
+ * together at the end, with one wakeup each. Keep it short; no nesting. */
 void grpc_answers_begin(void);
 void grpc_answers_end(void);
 

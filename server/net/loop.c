@@ -218,7 +218,8 @@ static void drained_tell(struct loop *loop)
     }
 }
 
-void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg), void *arg)
+void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg, bool spare),
+                              void *arg)
 {
     struct loop *loop = call->loop;
     assert(loop_is_current(loop));
@@ -228,7 +229,7 @@ void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg
         }
     }
     if (loop->own.after_count == LOOP_AFTER_MAX) {
-        callback(arg); /* nothing to share, but done */
+        callback(arg, false); /* nothing to share, but done */
         return;
     }
     loop->own.after[loop->own.after_count++] = (struct after){callback, arg};
@@ -237,9 +238,12 @@ void grpc_call_after_handlers(struct grpc_call *call, void (*callback)(void *arg
 static void after_run(struct loop *loop)
 {
     size_t count = loop->own.after_count;
+    /* Sockets and letters that became readable together with this turn's. */
+    bool spare =
+        count == 1 && event_base_get_num_events(loop->own.base, EVENT_BASE_COUNT_ACTIVE) == 0;
     loop->own.after_count = 0;
     for (size_t i = 0; i < count; i++) {
-        loop->own.after[i].callback(loop->own.after[i].arg);
+        loop->own.after[i].callback(loop->own.after[i].arg, spare);
     }
 }
 

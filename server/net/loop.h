@@ -61,7 +61,7 @@ struct loop {
         struct grpc_call *ready, *ready_last;
         struct note *posted, *posted_last; /* by this thread itself */
         struct after {
-            void (*callback)(void *arg);
+            void (*callback)(void *arg, bool spare);
             void *arg;
         } after[LOOP_AFTER_MAX]; /* to run when this turn's handlers have run */
         size_t after_count;

@@ -1,4 +1,4 @@
-/* ModelInfer: decoded and checked on the network thread, answered on the serving thread. */
+/* ModelInfer: decoded and checked on the network thread, answered where it ran. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -112,10 +112,10 @@ static void pushback_set(const struct infer_call *infer)
     (void)grpc_call_set_trailer(infer->call, "grpc-retry-pushback-ms", never ? "-1" : text);
 }
 
-static void on_handlers_done(void *arg)
+static void on_handlers_done(void *arg, bool spare)
 {
     (void)arg;
-    endpoint_wakes_end();
+    endpoint_wakes_end(spare);
 }
 
 void infer_handle(struct grpc_call *call, const ProtobufCMessage *unused, void *context_arg)

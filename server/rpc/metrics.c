@@ -92,6 +92,10 @@ static uint64_t get_late(const struct endpoint_statistics *s)
 {
     return s->late;
 }
+static uint64_t get_inline(const struct endpoint_statistics *s)
+{
+    return s->inline_executions;
+}
 static uint64_t get_requeued(const struct endpoint_statistics *s)
 {
     return s->requeued;
@@ -123,6 +127,8 @@ static const struct {
      METRICS_GAUGE, get_pending},
     {"tidepool_requests_late", "Requests answered later than the endpoint's SLO", METRICS_COUNTER,
      get_late},
+    {"tidepool_inline_executions", "Model executions on the network thread that read their request",
+     METRICS_COUNTER, get_inline},
     {"tidepool_requests_requeued", "Requests put back because their device failed", METRICS_COUNTER,
      get_requeued},
 };

@@ -54,6 +54,8 @@ struct endpoint *endpoint_create(struct serve *serve, uint64_t number,
     endpoint->batch_limit = model->signature->batch_max > 0 ? model->signature->batch_max : 1;
     endpoint->batch_full = full_rows(endpoint->config, endpoint->batch_limit);
     endpoint->shapes_fixed = shapes_are_fixed(endpoint->signature);
+    endpoint->runs_inline = endpoint->config->runtime->runs_inline != NULL &&
+                            endpoint->config->runtime->runs_inline(model->model);
     endpoint->queue.input_count = endpoint->signature->input_count;
     endpoint->queue.batched = endpoint->signature->batch_max > 0;
     atomic_init(&endpoint->holds, 1);

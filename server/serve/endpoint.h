@@ -1,6 +1,7 @@
 /* endpoint.h: a model that clients call by name: its bounded queue, its batches, its statistics.
- * Path:    a network thread fills a serve_request and submits it; a device's serving thread takes
- *          a batch, runs it and calls `done` for each request; `done` encodes and answers.
+ * Path:    a network thread fills a serve_request and submits it; a device's serving thread (or a
+ *          network thread in its place, where a run is quick) takes a batch, runs it and calls
+ *          `done` for each request; `done` encodes and answers.
  * Owner:   the submitter owns the request's memory; from a successful submit until `done` has been
  *          called (exactly once) it must stay valid. A refused submit calls nothing.
  * Full:    more than queue_requests_max or queue_bytes_max waiting: RESOURCE_EXHAUSTED, at once.
@@ -36,8 +37,8 @@ struct serve_request {
     uint32_t priority;                /* 1: before the others; else the endpoint's */
     /* The submitter watches the deadline itself and cancels (gRPC calls do): no timer here. */
     bool deadline_watched;
-    /* Serving thread (or the thread that cancels or drains), with no lock held. status NONE:
-     * outputs has the signature's output_count tensors, valid during the call only. */
+    /* Serving thread (or the thread that submits, cancels or drains), with no lock held. status
+     * NONE: outputs has the signature's output_count tensors, valid during the call only. */
     void (*done)(struct serve_request *request, enum error_code status, const char *text,
                  const struct tensor *outputs);
     /* The rest is the endpoint's; zero at submit. */
@@ -66,9 +67,11 @@ void endpoint_cancel(struct endpoint *endpoint, struct serve_request *request,
                      enum error_code reason);
 
 /* Wakeups of the calling thread's submits are held back from begin to end, and then done at once:
- * a network thread that reads many requests in one pass wakes a device once. */
+ * a network thread that reads many requests in one pass wakes a device once. `spare`: the thread
+ * has nothing else to do, so that it may run one that is alone and quick itself, and `done` may be
+ * called before this returns. */
 void endpoint_wakes_begin(void);
-void endpoint_wakes_end(void);
+void endpoint_wakes_end(bool spare);
 
 /* ---- what it is -------------------------------------------------------------------------------
  */

@@ -130,6 +130,8 @@ static void run_finish(struct worker *worker, struct slot *slot, struct run_end 
     uint32_t rows = rows_of(&slot->batch, end->first, end->count), answered;
     (void)pthread_mutex_lock(&endpoint->lock);
     requests_settle(&slot->batch, end);
+    inline_learn(slot, slot->batch.requests[end->first]->shapes,
+                 end->times.end_ns - end->times.start_ns);
     if (last) {
         slot->batch.running = false;
     }

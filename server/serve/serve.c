@@ -202,7 +202,7 @@ static void workers_stop(struct serve *serve)
     for (uint32_t i = 0; i < serve->worker_count; i++) {
         if (serve->workers[i].started) {
             atomic_store(&serve->workers[i].stopping, true);
-            worker_wake(&serve->workers[i]);
+            worker_call(&serve->workers[i]);
         }
     }
     for (uint32_t i = 0; i < serve->worker_count; i++) {

@@ -46,6 +46,9 @@ struct serve_event {
 
 struct serve_options {
     const char *state_directory; /* for cached measurements; NULL: none kept */
+    /* A run known to take no longer may be done on the network thread that submitted it, when an
+     * idle device on which nobody trains has nothing else to do; 0: never. */
+    uint64_t inline_ns_max;
     /* From any thread, also with none of the caller's locks free: it must only post a letter. */
     void (*notify)(void *context, const struct serve_event *event);
     void *context;

@@ -3,9 +3,12 @@
  *          names and endpoint.lock only, and never one inside another. `done`, notify, readiness
  *          and the runtimes are called with none of them held (instance_abort: under
  *          endpoint.lock, which keeps the instance alive).
- * Wakes:   a worker is in one of three phases. Who submits first publishes the request, then reads
- *          the phases, and wakes one that is idle by moving it to `looking`; a worker that finds
- *          nothing first becomes idle, then looks once more: one of the two sees the other. */
+ * Wakes:   who submits first publishes the request, then reads the workers' phases and calls one
+ *          that would not look by itself; a worker that finds nothing first says so (RESTING), then
+ *          looks once more: one of the two sees the other.
+ * Claims:  a worker's `own`, its slots and its device's serving side are its thread's. While it is
+ *          IDLE a network thread may claim them, to run one quick batch inline; the worker's thread
+ *          then keeps off until it has got them back, whatever has woken it. */
 #ifndef TIDEPOOL_SERVE_STATE_H
 #define TIDEPOOL_SERVE_STATE_H
 
@@ -56,7 +59,11 @@ struct slot {
     struct shard *shard;
     struct serve_batch batch;
     bool removing; /* its worker's */
-    bool tell;     /* STOPPED is awaited */
+    struct {
+        uint64_t shapes; /* of the requests that the runs were of */
+        uint32_t runs;   /* in a row that took no longer than they should */
+    } quick;             /* its worker's */
+    bool tell;           /* STOPPED is awaited */
 };
 
 enum placement_state {
@@ -90,6 +97,7 @@ struct endpoint {
     uint32_t batch_limit; /* rows of one batch, at least 1 */
     uint32_t batch_full;  /* rows that are worth no more waiting */
     bool shapes_fixed;
+    bool runs_inline;           /* its model may */
     struct endpoint *name_next; /* of its bucket, under serve.names */
     struct endpoint *next; /* of serve.endpoints: read under control or names, changed under both */
 
@@ -136,10 +144,16 @@ struct change {
     struct slot *slot; /* ADD, REMOVE */
 };
 
+/* idle -> looking -> running -> looking -> resting -> idle by the worker's thread; a call moves
+ * idle and resting to looking. idle -> claimed -> idle by the thread that claims; a call moves
+ * claimed to wanted, which that thread ends by moving it to looking. */
 enum worker_phase {
-    WORKER_IDLE,    /* sleeps, or is about to */
+    WORKER_IDLE,    /* sleeps, or is about to; nobody's */
+    WORKER_CLAIMED, /* a network thread runs a batch in its place; the worker's thread sleeps */
+    WORKER_WANTED,  /* the same; the worker's thread is woken when that is done */
     WORKER_LOOKING, /* on its way to look at its queues */
     WORKER_RUNNING, /* will look when its batch has ended */
+    WORKER_RESTING, /* has found nothing, looks once more */
 };
 
 struct worker {
@@ -149,8 +163,7 @@ struct worker {
     uint64_t bit;
     pthread_t thread;
     bool started;
-    _Atomic uint32_t wakes; /* futex word */
-    _Atomic uint32_t phase; /* enum worker_phase; others only move IDLE to LOOKING */
+    _Atomic uint32_t phase; /* enum worker_phase; the futex word of the worker's sleep */
     _Atomic bool changed;   /* changes wait */
     _Atomic bool stopping;
     _Atomic bool failed;     /* by serve_device_failed, until it has recovered */
@@ -243,15 +256,40 @@ struct endpoint *serve_endpoint_at(struct serve *serve, uint64_t number); /* und
 /* Requests wait at this endpoint: wakes a worker unless one is on its way already. */
 void endpoint_wake(struct endpoint *endpoint);
 void endpoint_wake_later(struct endpoint *endpoint, uint64_t now_ns); /* unless held back */
-void worker_wake(struct worker *worker);
-void worker_sleep(struct worker *worker, uint32_t wakes, uint64_t until_ns);
+/* An idle worker to give the endpoint's requests to, or one that can be called (NULL: all run and
+ * look when they have done); *ret_looking: how many are on their way to look anyway. */
+struct worker *worker_choose(const struct endpoint *endpoint, uint32_t *ret_looking);
+/* Makes the worker look at its changes and queues, now or when it next would. */
+void worker_call(struct worker *worker);
+/* Its own thread, IDLE: sleeps until it is called or `until_ns` has come; then it is LOOKING. */
+void worker_sleep(struct worker *worker, uint64_t until_ns);
+/* Makes an idle worker the calling thread's; false: it is not idle. */
+bool worker_claim(struct worker *worker);
+void worker_give_back(struct worker *worker);
+
+/* ---- inline.c ---------------------------------------------------------------------------------
+ */
+
+/* Runs the one request that waits here on the calling network thread, in place of an idle worker,
+ * if that is known to be quick. False: nothing was run, a worker has to be woken. */
+bool inline_run(struct endpoint *endpoint);
+/* Under the endpoint's lock, the owner of the slot: what waits is one quick batch. */
+bool inline_may_take(const struct slot *slot);
+/* The owner of the slot: a run of requests of these shapes has ended. */
+void inline_learn(struct slot *slot, uint64_t shapes, uint64_t ns);
 
 /* ---- worker.c, run.c, batch.c, placement.c ----------------------------------------------------
  */
 
 void *worker_main(void *arg);
 void worker_change(struct worker *worker, enum change_kind kind, struct slot *slot);
+/* Of a slot of a worker that is the caller's: takes the next batch if it is due and, where `quick`,
+ * known to be quick; *ret_due_ns says when to look again. */
+bool slot_take(struct slot *slot, bool quick, uint64_t now_ns, uint64_t *ret_due_ns);
+/* False: the device takes nothing now. */
+bool worker_may_take(const struct worker *worker);
 void worker_run(struct worker *worker, struct slot *slot);
+void worker_rest(struct worker *worker); /* nothing runs any more: training may go on */
 /* Under the endpoint's lock. Marks the next batch as running and takes it out of the queue when it
  * is due; else writes when it will be (UINT64_MAX: nothing waits). Expired requests go to
  * *ret_expired, linked by next. */
@@ -283,7 +321,7 @@ void endpoint_shards_free(struct endpoint *endpoint);
 struct batch_times {
     uint64_t taken_ns, start_ns, end_ns, done_ns;
 };
-/* The serving thread: one execution, and its requests that ended well, were cancelled or failed. */
+/* The worker's owner: one execution, and its requests that ended well, were cancelled or failed. */
 void shard_execution(struct shard *shard, uint32_t rows, const struct batch_times *times);
 void shard_success(struct shard *shard, const struct batch_times *times,
                    const struct batch_note *note, uint64_t slo_ns);
@@ -293,6 +331,7 @@ void shard_failure(struct shard *shard, enum failure_reason reason, const struct
 void shard_answered(struct shard *shard, uint32_t rows, const struct batch_times *times,
                     uint32_t requests);
 void shard_requeued(struct shard *shard, uint32_t count);
+void shard_inline(struct shard *shard);
 void shard_wall(struct shard *shard); /* notes the time of day of the last inference */
 
 static inline void count_add(_Atomic uint64_t *counter, uint64_t amount)

@@ -17,7 +17,7 @@ struct shard {
     _Atomic uint64_t success, inference, executions, last_wall_ms;
     _Atomic uint64_t success_ns, queue_ns, input_ns, infer_ns, output_ns;
     _Atomic uint64_t fail_ns, failed[FAILURE_COUNT];
-    _Atomic uint64_t late, busy_ns, requeued;
+    _Atomic uint64_t late, busy_ns, requeued, inline_executions;
     _Atomic uint64_t latency[LATENCY_BUCKETS];
     struct recorder *recorder;
     struct shard_batch batches[]; /* by rows, 0 to the endpoint's batch_limit */
@@ -193,6 +193,11 @@ void shard_failure(struct shard *shard, enum failure_reason reason, const struct
     add(&shard->fail_ns, now_ns > note->arrival_ns ? now_ns - note->arrival_ns : 0);
 }
 
+void shard_inline(struct shard *shard)
+{
+    add(&shard->inline_executions, 1);
+}
+
 void shard_requeued(struct shard *shard, uint32_t count)
 {
     add(&shard->requeued, count);
@@ -221,6 +226,7 @@ static void shard_read(const struct shard *shard, struct endpoint_statistics *su
     sum->late += read(&shard->late);
     sum->busy_ns += read(&shard->busy_ns);
     sum->requeued += read(&shard->requeued);
+    sum->inline_executions += read(&shard->inline_executions);
     if (last_ms > sum->last_inference_wall_ms) {
         sum->last_inference_wall_ms = last_ms;
     }

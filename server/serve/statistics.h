@@ -1,7 +1,7 @@
 /* statistics.h: what an endpoint has done since it was added.
- * Shards:  each device's serving thread counts into a shard of its own without locked
- *          instructions; what is counted elsewhere (refusals, cancels) is atomic. A reader adds
- *          the shards up: no lock of the data path, each figure exact, all of them of about one
+ * Shards:  each device's serving thread (or who runs in its place) counts into a shard of its own
+ *          without locked instructions; what is counted elsewhere (refusals, cancels) is atomic. A
+ * reader adds the shards up: no lock of the data path, each figure exact, all of them of about one
  *          moment. success + failed = submitted − pending once the endpoint is quiet.
  * Counted: as Triton counts (durations of successful requests only; a batch's compute times once
  *          for each of its requests; batch_stats once per execution), and beside that what was
@@ -55,9 +55,9 @@ struct batch_statistics {
 };
 
 struct endpoint_statistics {
-    uint64_t arrivals;           /* rows of valid requests, refused ones included */
-    uint64_t success, inference; /* requests; rows */
-    uint64_t executions;
+    uint64_t arrivals;                      /* rows of valid requests, refused ones included */
+    uint64_t success, inference;            /* requests; rows */
+    uint64_t executions, inline_executions; /* the latter of them on network threads */
     uint64_t last_inference_wall_ms;
     uint64_t success_ns, queue_ns, input_ns, infer_ns, output_ns;
     uint64_t fail_ns; /* arrival to answer of failed ones */

@@ -24,7 +24,7 @@ void worker_change(struct worker *worker, enum change_kind kind, struct slot *sl
     worker->shared.last = change;
     atomic_store(&worker->changed, true);
     (void)pthread_mutex_unlock(&worker->shared.lock);
-    worker_wake(worker);
+    worker_call(worker);
 }
 
 /* The tightest SLO on the device bounds every batch on it, and so what endpoints may project. */
@@ -176,12 +176,12 @@ static void changes_apply(struct worker *worker)
 /* ---- the next batch ---------------------------------------------------------------------------
  */
 
-static bool slot_take(struct slot *slot, uint64_t now_ns, uint64_t *ret_due_ns)
+bool slot_take(struct slot *slot, bool quick, uint64_t now_ns, uint64_t *ret_due_ns)
 {
-    struct serve_request *expired;
+    struct serve_request *expired = NULL;
     bool taken;
     (void)pthread_mutex_lock(&slot->endpoint->lock);
-    taken = batch_take(slot, now_ns, ret_due_ns, &expired);
+    taken = (!quick || inline_may_take(slot)) && batch_take(slot, now_ns, ret_due_ns, &expired);
     (void)pthread_mutex_unlock(&slot->endpoint->lock);
     while (expired != NULL) {
         struct serve_request *next = expired->next;
@@ -218,23 +218,29 @@ static struct slot *slot_choose(struct worker *worker, uint64_t now_ns, uint64_t
     return best;
 }
 
+bool worker_may_take(const struct worker *worker)
+{
+    return !worker->own.lost && !atomic_load(&worker->failed) && !device_failed(worker->device);
+}
+
 /* Takes the most urgent batch that is due; NULL: none, *ret_due_ns says when to look again. */
 static struct slot *worker_take(struct worker *worker, uint64_t now_ns, uint64_t *ret_due_ns)
 {
     struct slot *slot;
     uint64_t due_ns;
     *ret_due_ns = UINT64_MAX;
-    if (worker->own.lost || atomic_load(&worker->failed) || device_failed(worker->device)) {
+    if (!worker_may_take(worker)) {
         return NULL;
     }
     if (worker->own.slots != NULL && worker->own.slots->next == NULL) {
         slot = worker->own.slots;
-        return atomic_load(&slot->endpoint->waiting) > 0 && slot_take(slot, now_ns, ret_due_ns)
+        return atomic_load(&slot->endpoint->waiting) > 0 &&
+                       slot_take(slot, false, now_ns, ret_due_ns)
                    ? slot
                    : NULL;
     }
     while ((slot = slot_choose(worker, now_ns, ret_due_ns)) != NULL) {
-        if (slot_take(slot, now_ns, &due_ns)) {
+        if (slot_take(slot, false, now_ns, &due_ns)) {
             return slot;
         }
         /* Another device was faster, or all of it had expired. */
@@ -255,18 +261,17 @@ static void others_wake(struct worker *worker)
 /* ---- the loop ---------------------------------------------------------------------------------
  */
 
-static void worker_rest(struct worker *worker)
+void worker_rest(struct worker *worker)
 {
     if (worker->own.serving) {
         device_serving_end(worker->device, worker->own.now_ns);
         worker->own.serving = false;
     }
-    atomic_store(&worker->phase, WORKER_IDLE);
 }
 
 static void worker_step(struct worker *worker)
 {
-    uint32_t wakes = atomic_load(&worker->wakes);
+    uint32_t resting = WORKER_RESTING;
     uint64_t due_ns;
     struct slot *slot;
     if (atomic_load(&worker->changed)) {
@@ -281,12 +286,15 @@ static void worker_step(struct worker *worker)
         atomic_store(&worker->phase, WORKER_LOOKING);
         return;
     }
-    if (atomic_load(&worker->phase) != WORKER_IDLE) {
-        worker_rest(worker); /* and look once more, now that submitters see it */
-        return;
+    if (atomic_load(&worker->phase) != WORKER_RESTING) {
+        worker_rest(worker);
+        atomic_store(&worker->phase, WORKER_RESTING);
+        return; /* to look once more, now that submitters see it */
     }
-    worker_sleep(worker, wakes, due_ns);
-    worker->own.now_ns = clock_now_ns();
+    if (atomic_compare_exchange_strong(&worker->phase, &resting, WORKER_IDLE)) {
+        worker_sleep(worker, due_ns);
+        worker->own.now_ns = clock_now_ns();
+    }
 }
 
 void *worker_main(void *arg)

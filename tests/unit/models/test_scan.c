@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "kit.h"
+#include "models/onnx/operators.h"
 #include "models/onnx/scan.h"
 
 static unsigned char *file_read(const char *path, size_t *ret_length)
@@ -47,6 +48,41 @@ static void weights_and_external_files_are_found(void **state)
     assert_string_equal(scan.external[0], "../../outside.bin");
     onnx_scan_fini(&scan);
     free(bytes);
+}
+
+static bool model_is_steady(const char *name)
+{
+    struct onnx_scan scan;
+    struct error error = {0};
+    size_t length = 0;
+    unsigned char *bytes = file_read(kit_path(name), &length);
+    assert_int_equal(onnx_scan(bytes, length, 4096, &scan, &error), 0);
+    bool steady = scan.steady;
+    onnx_scan_fini(&scan);
+    free(bytes);
+    return steady;
+}
+
+static void a_model_whose_time_depends_on_values_is_not_steady(void **state)
+{
+    (void)state;
+    assert_true(model_is_steady("dense_small"));
+    assert_true(model_is_steady("identity_fp32"));
+    assert_false(model_is_steady("loop"));
+}
+
+static void an_operator_is_known_by_its_whole_name(void **state)
+{
+    (void)state;
+    assert_true(onnx_operator_is_steady("Abs", 3));
+    assert_true(onnx_operator_is_steady("XorMatMul", 3));
+    assert_true(onnx_operator_is_steady("MatMul", 6));
+    assert_true(onnx_operator_is_steady("MatMulInteger", 13));
+    assert_false(onnx_operator_is_steady("MatMulInte", 10));
+    assert_false(onnx_operator_is_steady("MatMul\0", 7));
+    assert_false(onnx_operator_is_steady("", 0));
+    assert_false(onnx_operator_is_steady("Loop", 4));
+    assert_false(onnx_operator_is_steady("NonZero", 7));
 }
 
 static void every_cut_of_a_model_is_survived(void **state)
@@ -120,6 +156,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_and_external_files_are_found),
+        cmocka_unit_test(a_model_whose_time_depends_on_values_is_not_steady),
+        cmocka_unit_test(an_operator_is_known_by_its_whole_name),
         cmocka_unit_test(every_cut_of_a_model_is_survived),
         cmocka_unit_test(changed_bytes_are_survived),
         cmocka_unit_test(nesting_is_bounded),

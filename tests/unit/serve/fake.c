@@ -17,6 +17,7 @@ struct model {
 struct instance {
     struct model *model;
     _Atomic bool aborted;
+    bool running; /* under the world's lock */
     int64_t *outputs;
 };
 
@@ -37,6 +38,12 @@ static void fake_unload(struct model *model)
 static const struct model_signature *fake_signature(const struct model *model)
 {
     return &model->signature;
+}
+
+static bool fake_runs_inline(const struct model *model)
+{
+    (void)model;
+    return true;
 }
 
 static int fake_instance_create(struct model *model, const struct instance_place *place,
@@ -87,9 +94,20 @@ static void gate_pass(struct instance *instance)
     pthread_mutex_unlock(&fake_world.lock);
 }
 
-static void run_note(size_t count, uint32_t rows)
+static void run_begin(struct instance *instance)
 {
     pthread_mutex_lock(&fake_world.lock);
+    instance->aborted = false;
+    fake_world.two_in_a_run |= instance->running;
+    instance->running = true;
+    fake_world.runner = pthread_self();
+    pthread_mutex_unlock(&fake_world.lock);
+}
+
+static void run_end(struct instance *instance, size_t count, uint32_t rows)
+{
+    pthread_mutex_lock(&fake_world.lock);
+    instance->running = false;
     fake_world.runs++;
     fake_world.rows_max = rows > fake_world.rows_max ? rows : fake_world.rows_max;
     fake_world.requests_max =
@@ -103,9 +121,7 @@ static int fake_run(struct instance *instance, const struct run_request *request
     int64_t *out = instance->outputs;
     uint32_t rows = 0;
     bool bad = false, lost = false;
-    pthread_mutex_lock(&fake_world.lock);
-    instance->aborted = false;
-    pthread_mutex_unlock(&fake_world.lock);
+    run_begin(instance);
     for (size_t i = 0; i < count; i++) {
         const int64_t *in = requests[i].inputs[0].data;
         ret_outputs[i] = requests[i].inputs[0];
@@ -119,7 +135,7 @@ static int fake_run(struct instance *instance, const struct run_request *request
             gate_pass(instance);
         }
     }
-    run_note(count, rows);
+    run_end(instance, count, rows);
     if (instance->aborted) {
         return error_set(error, ERROR_CANCELLED, "aborted");
     }
@@ -144,6 +160,7 @@ const struct model_runtime fake_runtime = {
     .version = fake_version,
     .unload = fake_unload,
     .signature = fake_signature,
+    .runs_inline = fake_runs_inline,
     .instance_create = fake_instance_create,
     .instance_destroy = fake_instance_destroy,
     .instance_bytes = fake_instance_bytes,
@@ -156,6 +173,7 @@ void fake_reset(void)
     pthread_mutex_lock(&fake_world.lock);
     fake_world.open = false;
     fake_world.fail_create = false;
+    fake_world.two_in_a_run = false;
     fake_world.runs = fake_world.rows_max = fake_world.requests_max = fake_world.aborts = 0;
     memset(fake_world.events, 0, sizeof(fake_world.events));
     pthread_mutex_unlock(&fake_world.lock);

@@ -32,6 +32,8 @@ extern struct fake_world {
     uint32_t gated; /* runs that wait at the gate */
     bool open;      /* the gate */
     uint32_t runs, rows_max, requests_max, instances, aborts;
+    pthread_t runner;  /* of the last run */
+    bool two_in_a_run; /* of one instance, which only one may be in */
     bool fail_create;
     uint32_t events[SERVE_ENDPOINT_STOPPED + 1];
     struct serve_event last[SERVE_ENDPOINT_STOPPED + 1];

@@ -484,7 +484,7 @@ static void *submit_and_cancel(void *arg)
             self->accepted += accepted[j];
             self->refused += !accepted[j];
         }
-        endpoint_wakes_end();
+        endpoint_wakes_end(false);
         for (int j = 0; j < 3; j++) {
             if (accepted[j] && rand_r(&self->seed) % 3 == 0) {
                 endpoint_cancel(bench.endpoint, &requests[j].request, ERROR_CANCELLED);
