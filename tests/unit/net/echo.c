@@ -205,6 +205,25 @@ static void handle_empty(struct grpc_call *call, const ProtobufCMessage *message
     grpc_call_finish(call, ERROR_NONE, NULL);
 }
 
+static void on_handlers_done(void *arg, bool spare)
+{
+    struct echo *echo = arg;
+    atomic_fetch_add(spare ? &echo->spare : &echo->busy, 1);
+}
+
+static void handle_spare(struct grpc_call *call, const ProtobufCMessage *message, void *context)
+{
+    struct echo *echo = context;
+    (void)message;
+    grpc_call_after_handlers(call, on_handlers_done, echo);
+    grpc_call_after_handlers(call, on_handlers_done, echo); /* counts once */
+    atomic_fetch_add(&echo->waiting, 1);
+    while (!atomic_load(&echo->go)) {
+        (void)sched_yield();
+    }
+    grpc_call_reply_buffer(call, body_copy(call));
+}
+
 static void handle_large(struct grpc_call *call, const ProtobufCMessage *message, void *context)
 {
     size_t length;
@@ -230,6 +249,7 @@ static const struct grpc_method methods[] = {
     {"Sum", GRPC_CLIENT_STREAM, NULL, handle_sum},
     {"PingPong", GRPC_BIDI_STREAM, NULL, handle_ping_pong},
     {"Empty", GRPC_UNARY, NULL, handle_empty},
+    {"Spare", GRPC_UNARY, NULL, handle_spare},
     {"Large", GRPC_UNARY, NULL, handle_large},
 };
 
@@ -283,6 +303,11 @@ static void wait_for(_Atomic unsigned *value, unsigned count)
 void echo_wait_held(struct echo *echo, unsigned count)
 {
     wait_for(&echo->held_seen, count);
+}
+
+void echo_wait_waiting(struct echo *echo, unsigned count)
+{
+    wait_for(&echo->waiting, count);
 }
 
 void echo_wait_cancels(struct echo *echo, unsigned count)

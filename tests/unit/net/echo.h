@@ -9,6 +9,7 @@
  *   Sum        client stream: the sum of the message lengths as text
  *   PingPong   two-way: each message back at once
  *   Empty      unary that finishes OK without a message
+ *   Spare      gives the message back when `go` is set; counts what it is told about its thread
  *   Large      unary: a message of as many MiB as the first byte says */
 #ifndef TIDEPOOL_TESTS_NET_ECHO_H
 #define TIDEPOOL_TESTS_NET_ECHO_H
@@ -23,12 +24,15 @@ struct echo {
     size_t held_count;
     _Atomic unsigned held_seen, cancels, handled;
     _Atomic uint64_t flood_sent;
+    _Atomic bool go;
+    _Atomic unsigned waiting, spare, busy;
 };
 
 /* One for a test process; `adjust` may change the limits. */
 void echo_start(struct echo *echo, unsigned threads, void (*adjust)(struct grpc_limits *limits));
 void echo_stop(struct echo *echo);
 void echo_wait_held(struct echo *echo, unsigned count);
+void echo_wait_waiting(struct echo *echo, unsigned count); /* in Spare */
 void echo_wait_cancels(struct echo *echo, unsigned count);
 void echo_release_held(struct echo *echo); /* answers all held calls from this thread */
 struct grpc_counters echo_counters(struct echo *echo);

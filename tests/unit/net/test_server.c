@@ -111,6 +111,38 @@ static void message_may_come_in_any_split_of_frames(void **state)
     client_close(client);
 }
 
+/* Two connections become readable while the one thread is in a handler of the third. */
+static void a_handler_is_told_whether_others_wait_for_its_thread(void **state)
+{
+    struct echo echo;
+    struct client *clients[3];
+    int32_t ids[3];
+    size_t length;
+    unsigned char *body = client_message(1, &length);
+    const struct client_request request = {
+        .path = "/test.Echo/Spare", .body = body, .length = length};
+    (void)state;
+    echo_start(&echo, 1, NULL);
+    for (size_t i = 0; i < 3; i++) {
+        clients[i] = client_connect(echo.port);
+        assert_echoed(client_echo(clients[i], "/test.Echo/Unary", "on"), "on");
+    }
+    for (size_t i = 0; i < 3; i++) {
+        ids[i] = client_call(clients[i], &request);
+        client_flush(clients[i]);
+        echo_wait_waiting(&echo, 1); /* the first one is in its handler */
+    }
+    atomic_store(&echo.go, true);
+    for (size_t i = 0; i < 3; i++) {
+        assert_echoed(client_wait(clients[i], ids[i]), "x");
+        client_close(clients[i]);
+    }
+    assert_int_equal(atomic_load(&echo.spare), 2); /* the first one, and the last */
+    assert_int_equal(atomic_load(&echo.busy), 1);
+    echo_stop(&echo);
+    free(body);
+}
+
 static void unknown_method_is_one_headers_frame_with_status_12(void **state)
 {
     struct echo *echo = *state;
@@ -679,6 +711,7 @@ int main(void)
         SERVER_TEST(unary_call_is_answered_from_another_thread),
         SERVER_TEST(thousand_calls_at_once_are_all_answered),
         SERVER_TEST(message_may_come_in_any_split_of_frames),
+        cmocka_unit_test(a_handler_is_told_whether_others_wait_for_its_thread),
         SERVER_TEST(unknown_method_is_one_headers_frame_with_status_12),
         SERVER_TEST(what_is_not_grpc_is_refused_by_http_status),
         SERVER_TEST(status_text_arrives_percent_encoded),
