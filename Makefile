@@ -228,7 +228,8 @@ test-long:
 
 # bench [ONLY="name …"] [BENCH=arguments]: figures into docs/benchmarks.md and build/bench.json.
 BENCH_TOOLS := $(OUT)/tests/bench/onnx_direct $(OUT)/tests/bench/closed \
-               $(OUT)/tests/bench/replay $(OUT)/tests/bench/echo $(OUT)/tests/bench/peer/peer
+               $(OUT)/tests/bench/replay $(OUT)/tests/bench/echo $(OUT)/tests/bench/peer/peer \
+               $(OUT)/tests/bench/dominance
 bench: all $(BENCH_TOOLS)
 	TIDEPOOL_BUILD=$(abspath $(OUT)) $(VENV)/bin/python tests/bench/run.py \
 	    --out $(BUILD)/bench.json $(if $(ONLY),--only $(ONLY)) $(BENCH)
@@ -251,6 +252,10 @@ $(OUT)/tests/bench/peer/peer: tests/bench/peer/peer.cc proto/inference/inference
 	$(Q)g++ -std=c++17 -O2 -I$(@D) -pthread -o $@ $< $(@D)/inference/*.cc $$(pkg-config --libs grpc++ protobuf)
 
 $(OUT)/tests/bench/closed: $(call objects,tests/bench/closed.c) $(CLIENT_LIBS)
+	@mkdir -p $(@D)
+	$(link)
+# The scheduler beside other policies on one trace, in virtual time.
+$(OUT)/tests/bench/dominance: $(call objects,tests/bench/dominance.c) $(call libs_of,simulator)
 	@mkdir -p $(@D)
 	$(link)
 

@@ -14,6 +14,7 @@ class Goal(NamedTuple):
 # Traces, and ways to get a device back with the points of late work that each may cost.
 HARVEST_TRACES = ["code", "conv", "both", "recon"]
 HARVEST_RUNGS = {"yield": 0.5, "freeze": 1, "pause": 2, "swap": 2, "notice": 1}
+BESIDE_RUNGS = ["yield", "freeze", "pause", "notice"]
 
 GOALS = {
     "grpc_pipelined_vs_cpp": Goal(4, "more", "ratio", "requests/s against gRPC C++, 64 B, "
@@ -62,6 +63,15 @@ for _trace in HARVEST_TRACES:
                 _trace, _rung))
         GOALS["late_%s_%s" % (_trace, _rung)] = Goal(
             _points, "less", "points", "late work above the floor of all devices serving, trace %s, rung %s" % (
+                _trace, _rung))
+    for _rung in BESIDE_RUNGS:
+        GOALS["dominance_%s_%s" % (_trace, _rung)] = Goal(
+            1, "more", "share", "points of all baselines on or below the curve of the late budget, trace %s, rung %s" % (
+                _trace, _rung))
+        GOALS["training_gain_percent_%s_%s" % (_trace, _rung)] = Goal(
+            30, "more", "%", "training over static splits at equal late work, trace %s, rung %s" % (_trace, _rung))
+        GOALS["inference_gain_percent_%s_%s" % (_trace, _rung)] = Goal(
+            50, "more", "%", "work served in time over static splits at equal training, trace %s, rung %s" % (
                 _trace, _rung))
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import beside    # noqa: E402
 import figures   # noqa: E402
 import handover  # noqa: E402
 import harvest   # noqa: E402
@@ -22,7 +23,7 @@ import training  # noqa: E402
 import wire      # noqa: E402
 
 GROUPS = [wire.wire, wire.whole, serving.onnx_throughput, handover.handover, training.kept, serving.tail,
-          training.beside_idle, idle.idle, harvest.harvest, harvest.sim_speed]
+          training.beside_idle, idle.idle, harvest.harvest, harvest.sim_speed, beside.beside]
 
 
 def arguments():
