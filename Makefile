@@ -148,11 +148,11 @@ check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
 # ---- the core by itself: schedules in virtual time, purity, equal decisions everywhere ------------
 SIM_HELPERS := $(filter-out tests/sim/hash.c tests/sim/test_%,$(sort $(wildcard tests/sim/*.c))) $(helpers_core)
 SIM_TESTS   := $(sort $(wildcard tests/sim/test_*.c))
-$(foreach t,$(SIM_TESTS) tests/sim/hash.c,$(eval $(OUT)/$(t:.c=): $(call objects,$t $(SIM_HELPERS)) $(call lib,record) $(call lib,core)))
+$(foreach t,$(SIM_TESTS) tests/sim/hash.c,$(eval $(OUT)/$(t:.c=): $(call objects,$t $(SIM_HELPERS)) $(call lib,record) $(call lib,base) $(call lib,core)))
 $(OUT)/tests/sim/%:
 	@mkdir -p $(@D)
 	@echo "  LD $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lcmocka
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LDLIBS)
 
 # Random events: a million, or with sanitizers a part of them; on all cores.
 SIM_EVENTS ?= $(if $(filter release,$(VARIANT)),1000000,100000)

@@ -222,6 +222,13 @@ struct world *world_create(uint64_t seed, bool crashes)
 
 struct world *world_create_recorded(uint64_t seed, bool crashes, FILE *recorded)
 {
+    struct world *world = world_prepare(seed, crashes, recorded);
+    world_begin(world);
+    return world;
+}
+
+struct world *world_prepare(uint64_t seed, bool crashes, FILE *recorded)
+{
     struct world *world = calloc(1, sizeof *world);
     assert_non_null(world);
     world->random = seed;
@@ -243,13 +250,17 @@ struct world *world_create_recorded(uint64_t seed, bool crashes, FILE *recorded)
     world->rig->on_action = on_action;
     world->rig->on_event = on_event;
     world->rig->on_step = on_step;
+    return world;
+}
+
+void world_begin(struct world *world)
+{
     for (uint64_t id = 1; id <= world->device_count; id++) {
         struct core_event event = {.kind = CORE_EVENT_DEVICE_ADDED};
         event.device_added = world_device_spec(world, id);
         rig_send(world->rig, event);
     }
     rig_reconcile(world->rig);
-    return world;
 }
 
 void world_destroy(struct world *world)

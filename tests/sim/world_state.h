@@ -33,6 +33,9 @@ struct world {
 };
 
 /* ---- world.c ---- */
+/* world_create_recorded in two steps: before the first event, and that. */
+struct world *world_prepare(uint64_t seed, bool crashes, FILE *record);
+void world_begin(struct world *world);
 uint64_t world_draw(struct world *world, uint64_t below); /* below > 0 */
 bool world_chance(struct world *world, uint64_t percent);
 /* The answer comes after a while; unless all is calm, maybe late, twice or never. */
