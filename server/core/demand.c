@@ -6,6 +6,7 @@
 #include "server/core/state.h"
 
 #define MILLION UINT64_C(1000000)
+#define OBSERVED_TIMES 6 /* slow windows over which the service time of a request is averaged */
 
 uint64_t core_hold_ns(const struct core *core)
 {
@@ -71,6 +72,25 @@ static uint32_t clamp_devices(const struct endpoint *endpoint, uint32_t devices)
     return devices < endpoint->spec.devices_min ? endpoint->spec.devices_min : devices;
 }
 
+/* Where devices take time to come: what is there, what waits, and the reserve for what may come. */
+static void reserve_decide(const struct core *core, const struct endpoint *endpoint, uint32_t *low,
+                           uint32_t *high)
+{
+    if (core_reserve_is_known(core, endpoint)) {
+        uint64_t target_milli =
+            core_add_u64(core_reserve_target_milli(endpoint), endpoint->waiting_milli);
+        *low = *high = devices_for(target_milli, 1000);
+    }
+}
+
+/* At least as long as a device takes to go and come back. */
+static uint64_t lower_hold_ns(const struct core *core)
+{
+    uint64_t round_ns = core_add_u64(core->lead_take_ns, core->lead_give_ns);
+    uint64_t hold_ns = core_hold_ns(core);
+    return round_ns > hold_ns ? round_ns : hold_ns;
+}
+
 static void endpoint_decide(struct core *core, struct endpoint *endpoint)
 {
     uint64_t rate = endpoint->rate_fast_milli > endpoint->rate_slow_milli
@@ -83,6 +103,7 @@ static void endpoint_decide(struct core *core, struct endpoint *endpoint)
     uint32_t floor = danger ? endpoint->danger_needed : 0;
     uint32_t high = devices_for(endpoint->demand_milli, core->config.load_high_permille);
     uint32_t low = devices_for(endpoint->demand_milli, core->config.load_low_permille);
+    reserve_decide(core, endpoint, &low, &high);
     high = clamp_devices(endpoint, high > floor ? high : floor);
     low = clamp_devices(endpoint, low > floor ? low : floor);
     uint32_t before = endpoint->needed;
@@ -90,7 +111,7 @@ static void endpoint_decide(struct core *core, struct endpoint *endpoint)
         endpoint->lower_until_ns = NEVER_NS;
         endpoint->needed = high > endpoint->needed ? high : endpoint->needed;
     } else if (endpoint->lower_until_ns == NEVER_NS) {
-        endpoint->lower_until_ns = core_add_u64(core->now_ns, core_hold_ns(core));
+        endpoint->lower_until_ns = core_add_u64(core->now_ns, lower_hold_ns(core));
     } else if (core->now_ns >= endpoint->lower_until_ns) {
         endpoint->needed = low;
         endpoint->lower_until_ns = NEVER_NS;
@@ -130,6 +151,24 @@ static void endpoint_danger(struct core *core, struct endpoint *endpoint, uint64
     }
 }
 
+/* Requests and the device time that they take come in different samples: both are averaged, over
+ * long enough for a long one, and then divided. */
+static void observe(const struct core *core, struct endpoint *endpoint, uint64_t arrivals,
+                    uint64_t busy_ns, uint64_t interval_ns)
+{
+    uint64_t window_ns = core_scale_u64(core->config.demand_slow_ns, OBSERVED_TIMES, 1);
+    endpoint->arrivals_average = core_average_u64(
+        endpoint->arrivals_average, core_scale_u64(arrivals * MILLION, SECOND_NS, interval_ns),
+        interval_ns, window_ns);
+    endpoint->busy_average =
+        core_average_u64(endpoint->busy_average, core_scale_u64(busy_ns, SECOND_NS, interval_ns),
+                         interval_ns, window_ns);
+    if (endpoint->arrivals_average > 1000) {
+        endpoint->observed_ns =
+            core_scale_u64(endpoint->busy_average, MILLION, endpoint->arrivals_average);
+    }
+}
+
 static void endpoint_sample(struct core *core, struct endpoint *endpoint,
                             const struct core_event *event)
 {
@@ -138,11 +177,12 @@ static void endpoint_sample(struct core *core, struct endpoint *endpoint,
     if (interval < 1000) {
         return; /* says nothing about a rate */
     }
-    if (arrivals > 0) {
-        uint64_t each = event->endpoint_sample.busy_ns / arrivals;
-        endpoint->observed_ns =
-            core_average_u64(endpoint->observed_ns, each, interval, core->config.demand_slow_ns);
-    }
+    observe(core, endpoint, arrivals, event->endpoint_sample.busy_ns, interval);
+    uint64_t each = request_ns(endpoint), since = core->now_ns - endpoint->sampled_ns;
+    endpoint->waiting_milli = core_scale_u64(event->endpoint_sample.queue_length * UINT64_C(1000),
+                                             each, endpoint->spec.slo_ns);
+    core_reserve_feed(core, endpoint, 0, since > interval ? since - interval : 0);
+    core_reserve_feed(core, endpoint, core_scale_u64(arrivals, each, 1), interval);
     endpoint_feed(core, endpoint, arrivals * SECOND_NS / (interval / 1000), interval);
     endpoint->projected_wait_ns = event->endpoint_sample.oldest_wait_ns;
     if (event->endpoint_sample.oldest_wait_ns > endpoint->spec.slo_ns / 2) {

@@ -164,6 +164,24 @@ struct device {
     uint64_t advice; /* what was last explained without being done */
 };
 
+#define RESERVE_BINS 64
+#define RESERVE_CONTEXTS 8
+#define RESERVE_PAST 64
+
+/* See reserve.c. */
+struct reserve {
+    uint64_t tick_ns;                   /* length of a tick; 0: nothing known yet */
+    uint64_t tick_age_ns, tick_work_ns; /* of the running tick: device time that arrived */
+    uint64_t ticks, counted;            /* all of them; those whose rise is counted */
+    uint64_t base_milli;                /* demand of late, devices x 1000 */
+    uint64_t work_milli;                /* of all counted ticks, device-ticks x 1000 */
+    struct reserve_past {
+        uint64_t base_milli, demand_milli;
+    } past[RESERVE_PAST]; /* a ring */
+    uint32_t rises[RESERVE_CONTEXTS][RESERVE_BINS];
+    uint32_t level[RESERVE_CONTEXTS]; /* bins */
+};
+
 struct endpoint {
     struct core_endpoint_spec spec;
     uint32_t slot;
@@ -172,7 +190,9 @@ struct endpoint {
     bool removing;
     uint64_t service_ns[CORE_KINDS_MAX][CORE_BATCH_SIZES];
     uint64_t rate_fast_milli, rate_slow_milli; /* requests per second x 1000 */
-    uint64_t observed_ns;                      /* device time a request took, from samples */
+    uint64_t observed_ns;                      /* device time a request took, from samples: ... */
+    uint64_t arrivals_average,
+        busy_average; /* ... requests per second x 10^6, device ns per second */
     uint64_t sampled_ns;
     uint64_t demand_milli;
     uint32_t needed;
@@ -180,6 +200,8 @@ struct endpoint {
     uint64_t danger_until_ns;
     uint32_t danger_needed;
     uint64_t projected_wait_ns;
+    uint64_t waiting_milli; /* device time that its queue needs, in SLOs x 1000 */
+    struct reserve reserve;
     /* Kept by instance.c: instances PLACING or READY anywhere; of them, those on a device whose
      * holder lets them not serve; and READY ones that serve. */
     uint32_t placed, resting, ready;
@@ -376,6 +398,8 @@ struct core {
     uint64_t nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or of forgotten ones */
     uint64_t handovers[CORE_RUNG_COUNT];
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
+    uint64_t lead_take_ns, lead_give_ns; /* what a device takes to come and go: average of leases */
+    uint64_t lead_due_ns;
     uint64_t handover_cost_ns;             /* average of the last ones; UINT64_MAX never */
     uint64_t demand_milli, lease_minimums; /* of all endpoints, of all leases that count */
     uint32_t scale_wanted, scale_have;
@@ -522,6 +546,13 @@ void core_instances_vanish(struct core *core, struct device *device);
 void core_instances_overdue(struct core *core, struct device *device);
 void core_instance_forget(struct device *device, const struct endpoint *endpoint);
 void core_instance_event(struct core *core, const struct core_event *event);
+
+/* ---- reserve.c ---- */
+/* Device time of the requests that arrived in the interval up to now. */
+void core_reserve_feed(struct core *core, struct endpoint *endpoint, uint64_t work_ns,
+                       uint64_t interval_ns);
+bool core_reserve_is_known(const struct core *core, const struct endpoint *endpoint);
+uint64_t core_reserve_target_milli(const struct endpoint *endpoint); /* demand and reserve */
 
 /* ---- demand.c ---- */
 void core_demand_event(struct core *core, const struct core_event *event);
