@@ -88,7 +88,7 @@ static uint64_t lower_hold_ns(const struct core *core)
 {
     uint64_t round_ns = core_add_u64(core->lead_take_ns, core->lead_give_ns);
     uint64_t hold_ns = core_hold_ns(core);
-    return round_ns > hold_ns ? round_ns : hold_ns;
+    return core_add_u64(round_ns > hold_ns ? round_ns : hold_ns, core->pace_ns);
 }
 
 static void endpoint_decide(struct core *core, struct endpoint *endpoint)

@@ -63,6 +63,22 @@ enum core_reason core_guard(const struct core *core, const struct lease *lease, 
     return moments_are_used_up(core, moments) ? CORE_REASON_REVOKES_BOUND : CORE_REASON_NONE;
 }
 
+uint32_t core_guard_stops(const struct core *core, const struct lease *lease)
+{
+    const struct moments *moments = &lease->stop_times;
+    uint32_t low = 0, high = moments->count; /* how many of the newest are of the last hour */
+    while (low < high) {
+        uint32_t middle = (low + high + 1) / 2;
+        uint32_t slot = (moments->next + moments->capacity - middle) % moments->capacity;
+        if (core->now_ns - moments->times_ns[slot] < HOUR_NS) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
 static uint64_t moments_due_ns(const struct core *core, const struct moments *moments)
 {
     return moments_are_used_up(core, moments) ? moments->times_ns[moments->next] + HOUR_NS

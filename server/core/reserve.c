@@ -27,10 +27,11 @@ static uint64_t bin_milli(uint32_t bin)
     return bin < 16 ? bin * UINT64_C(250) : (UINT64_C(4000) + (bin % 4) * 1000) << ((bin - 16) / 4);
 }
 
+/* To the nearest one below: less than a quarter is no rise. */
 static uint32_t bin_of(uint64_t milli)
 {
     uint32_t bin = 0;
-    while (bin < BINS - 1 && bin_milli(bin) < milli) {
+    while (bin < BINS - 1 && bin_milli(bin + 1) <= milli) {
         bin++;
     }
     return bin;
@@ -68,9 +69,18 @@ static uint64_t lead_of(const struct core *core, const struct lease *lease, uint
     return least_ns;
 }
 
+/* The fuller the bounds of the hour, the longer: half a bound's share of the hour between moves
+ * when they are half used, twice of it at the end. */
+static uint64_t pace_of(uint64_t used, uint64_t bound, uint64_t leases)
+{
+    uint64_t share_permille = bound == 0 ? 0 : used * 1000 / bound;
+    uint64_t each_ns = bound == 0 ? 0 : core_scale_u64(HOUR_NS, leases, bound);
+    return core_scale_u64(each_ns * 2, share_permille * share_permille, 1000000);
+}
+
 static void lead_refresh(struct core *core)
 {
-    uint64_t take_ns = 0, give_ns = 0, count = 0;
+    uint64_t take_ns = 0, give_ns = 0, count = 0, stops = 0, stops_bound = 0;
     if (core->now_ns < core->lead_due_ns) {
         return;
     }
@@ -82,9 +92,12 @@ static void lead_refresh(struct core *core)
         if (take != NEVER_NS) {
             take_ns = core_add_u64(take_ns, take);
             give_ns = core_add_u64(give_ns, give);
+            stops += core_guard_stops(core, lease);
+            stops_bound += lease->stop_times.capacity;
             count++;
         }
     }
+    core->pace_ns = pace_of(stops, stops_bound, count);
     core->lead_take_ns = count == 0 ? 0 : take_ns / count;
     core->lead_give_ns = count == 0 ? 0 : give_ns / count;
 }
@@ -230,18 +243,16 @@ void core_reserve_feed(struct core *core, struct endpoint *endpoint, uint64_t wo
 
 bool core_reserve_is_known(const struct core *core, const struct endpoint *endpoint)
 {
-    return core->lead_take_ns > 0 && endpoint->reserve.tick_ns > 0;
+    return core->lead_take_ns > 0 && endpoint->reserve.ticks >= SOLVE_EVERY;
 }
 
+/* At least as much as was learned at a lower demand: whatever made it rise then may do so again. */
 uint64_t core_reserve_target_milli(const struct endpoint *endpoint)
 {
     const struct reserve *reserve = &endpoint->reserve;
     uint32_t level = 0;
-    if (reserve->ticks < SOLVE_EVERY) {
-        return endpoint->spec.devices_max * UINT64_C(1000);
-    }
     for (uint32_t i = 0; i <= context_of(reserve->base_milli); i++) {
-        level = reserve->level[i] > level || i == 0 ? reserve->level[i] : level;
+        level = reserve->level[i] > level ? reserve->level[i] : level;
     }
     return core_add_u64(reserve->base_milli, bin_milli(level));
 }

@@ -399,6 +399,7 @@ struct core {
     uint64_t handovers[CORE_RUNG_COUNT];
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
     uint64_t lead_take_ns, lead_give_ns; /* what a device takes to come and go: average of leases */
+    uint64_t pace_ns; /* serving keeps a device so long, so that the stops of the hour last */
     uint64_t lead_due_ns;
     uint64_t handover_cost_ns;             /* average of the last ones; UINT64_MAX never */
     uint64_t demand_milli, lease_minimums; /* of all endpoints, of all leases that count */
@@ -608,6 +609,7 @@ enum core_reason core_guard(const struct core *core, const struct lease *lease, 
                             enum core_rung rung, bool danger);
 /* When that may change by time alone; NEVER_NS: not at all. */
 uint64_t core_guard_due_ns(const struct core *core, const struct lease *lease);
+uint32_t core_guard_stops(const struct core *core, const struct lease *lease); /* last hour */
 void core_guard_count(struct core *core, struct lease *lease, enum core_rung rung);
 
 /* ---- suspend.c ---- */

@@ -102,6 +102,17 @@ static enum core_reason stop_refused(const struct core *core, const struct lease
     return core_guard(core, lease, 0, rung, need->danger);
 }
 
+/* Whoever ends gives back all its devices: none may have come a moment ago. */
+static bool all_rested(const struct core *core, const struct lease *lease)
+{
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        if (!core_device_rested(core, device)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static enum core_reason end_refused(const struct core *core, const struct lease *lease,
                                     const struct need *need, enum core_rung rung)
 {
@@ -115,6 +126,9 @@ static enum core_reason end_refused(const struct core *core, const struct lease 
     if (rung == CORE_RUNG_KILL &&
         core->now_ns < core_add_u64(need->endpoint->lacking_since_ns, core->config.sustained_ns)) {
         return CORE_REASON_DEARER; /* nobody is killed for a short burst */
+    }
+    if (takes_all(lease, rung) && !need->danger && !all_rested(core, lease)) {
+        return CORE_REASON_RATE_BOUND;
     }
     return core_guard(core, lease, devices, rung, need->danger);
 }
