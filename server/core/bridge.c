@@ -28,7 +28,7 @@ static uint64_t lead_start_ns(const struct core *core, const struct lease *lease
 {
     uint64_t end_ns = core_lease_stop_end_ns(core, lease);
     uint64_t half_ns = (end_ns - lease->stop_ns) / 2;
-    uint64_t lead_ns = core_scale_u64(lasting_take_ns(core, lease), core->stops_count, 1);
+    uint64_t lead_ns = core_multiply_u64(lasting_take_ns(core, lease), core->stops_count);
     return end_ns - (lead_ns < half_ns ? lead_ns : half_ns);
 }
 
@@ -91,7 +91,7 @@ static void idle_follow(struct core *core, struct lease *lease, uint32_t idle)
 {
     if (idle != lease->idle_devices) {
         uint64_t since_ns = core->now_ns - lease->idle_since_ns;
-        lease->idle_ns += core_scale_u64(since_ns, lease->idle_devices, 1);
+        lease->idle_ns += core_multiply_u64(since_ns, lease->idle_devices);
         lease->idle_since_ns = core->now_ns;
         lease->idle_devices = idle;
         core_lease_touch(core, lease);
@@ -108,15 +108,24 @@ static void release(struct core *core, struct lease *lease)
     }
 }
 
+/* Of itself, or of an endpoint on one of its devices. */
+static bool is_news(const struct core *core, const struct lease *lease)
+{
+    bool news = core_set_has(&core->lease_sets[NEWS], lease->slot);
+    for (const struct device *device = lease->first; device != NULL && !news;
+         device = device->next) {
+        news = core_set_meets(&device->live, &core->endpoint_sets[NEWS]);
+    }
+    return news;
+}
+
 void core_stops_release(struct core *core)
 {
     struct lease *next;
     for (struct lease *lease = core->stops_first; lease != NULL; lease = next) {
         next = lease->stop_next;
         core_stop_follow(core, lease);
-        bool news = core->endpoint_sets[NEWS].count > 0 ||
-                    core_set_has(&core->lease_sets[NEWS], lease->slot);
-        if (news && !lease->going_on_wanted && is_whole(lease)) {
+        if (!lease->going_on_wanted && is_whole(lease) && is_news(core, lease)) {
             release(core, lease);
         }
     }
@@ -208,13 +217,14 @@ static void lasting_done(struct core *core)
 static void replace(struct core *core, struct lease *lease)
 {
     struct endpoint *endpoint = endpoint_behind(core, lease);
-    while (endpoint != NULL && core_take_for(core, endpoint, CORE_TAKE_LASTING,
-                                             core_endpoint_within_ns(core, endpoint))) {
+    while (endpoint != NULL &&
+           core_take_for(core, endpoint, lacking_later(core, endpoint), CORE_TAKE_LASTING,
+                         core_endpoint_within_ns(core, endpoint)) > 0) {
         endpoint = endpoint_behind(core, lease);
     }
     lease->replaced = lease->replaced || endpoint == NULL;
     if (endpoint != NULL) {
-        endpoint->wide_lasting = false;
+        endpoint->wide_lasting = core_take_undecided(core, endpoint);
     }
     if (endpoint != NULL && can_give(core, lease) && core->now_ns >= step_aside_ns(core, lease)) {
         step_aside(core, lease, endpoint);

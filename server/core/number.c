@@ -10,6 +10,12 @@ uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by)
     return result > UINT64_MAX ? UINT64_MAX : (uint64_t)result;
 }
 
+uint64_t core_multiply_u64(uint64_t a, uint64_t b)
+{
+    uint64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
 uint64_t core_add_u64(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;

@@ -275,8 +275,9 @@ static bool make_room_somewhere(struct core *core, const struct endpoint *endpoi
     return false;
 }
 
-/* For one instance more: place it, or set free the memory or the device for it. */
-static bool reach(struct core *core, struct endpoint *endpoint)
+/* For more instances: place one, or set free the memory for one or the devices for up to `count`.
+ * Returns for how many. */
+static uint32_t reach(struct core *core, struct endpoint *endpoint, uint32_t count)
 {
     struct device *device = place_find(core, endpoint);
     if (device != NULL) {
@@ -284,15 +285,18 @@ static bool reach(struct core *core, struct endpoint *endpoint)
             core_explain_begin(core, CORE_WHAT_PLACE, CORE_REASON_DEMAND, device, NULL, endpoint);
         if (!core_may_move(core)) {
             core_explain_advice(core, &endpoint->advice, explanation);
-            return false;
+            return 0;
         }
         make_way(core, endpoint);
         core_instance_place(core, device, endpoint);
         core_explain(core, &explanation);
-        return true;
+        return 1;
     }
-    return (core_may_move(core) && make_room_somewhere(core, endpoint)) ||
-           core_take_for(core, endpoint, CORE_TAKE_ANY, core_endpoint_within_ns(core, endpoint));
+    if (core_may_move(core) && make_room_somewhere(core, endpoint)) {
+        return 1;
+    }
+    uint64_t within_ns = core_endpoint_within_ns(core, endpoint);
+    return core_take_for(core, endpoint, count, CORE_TAKE_ANY, within_ns);
 }
 
 enum core_reason core_endpoint_lacks(const struct core *core, const struct endpoint *endpoint)
@@ -315,8 +319,11 @@ enum core_reason core_endpoint_lacks(const struct core *core, const struct endpo
     return reason;
 }
 
-/* Until the first device after that time arrives. */
-static uint64_t wait_ns(const struct core *core, const struct endpoint *endpoint, uint64_t after_ns)
+/* A stop is worth it when it takes less than half of the time until the first device that comes
+ * after that time. When that is another device than before, whoever was too slow may be fast enough
+ * now. */
+static uint64_t bridge_within_ns(const struct core *core, struct endpoint *endpoint,
+                                 uint64_t after_ns)
 {
     uint64_t first_ns = NEVER_NS;
     SET_EACH (&core->device_sets[DEVICES_MOVING], slot) {
@@ -326,7 +333,9 @@ static uint64_t wait_ns(const struct core *core, const struct endpoint *endpoint
             first_ns = at_ns > after_ns && at_ns < first_ns ? at_ns : first_ns;
         }
     }
-    return first_ns - core->now_ns;
+    endpoint->wide_bridging = endpoint->wide_bridging || first_ns != endpoint->bridged_until_ns;
+    endpoint->bridged_until_ns = first_ns;
+    return (first_ns - core->now_ns) / 2;
 }
 
 /* What is on its way comes late: stops in place bridge the time until then. */
@@ -335,12 +344,14 @@ static bool bridge(struct core *core, struct endpoint *endpoint)
     uint64_t by_ns = core_add_u64(core->now_ns, core_endpoint_within_ns(core, endpoint));
     uint32_t soon = core_capacity_coming(core, endpoint, by_ns);
     while (core_endpoint_serving(endpoint) + soon < endpoint->needed) {
-        uint64_t within_ns = wait_ns(core, endpoint, by_ns) / 2;
-        if (!core_take_for(core, endpoint, CORE_TAKE_BRIDGE, within_ns)) {
-            endpoint->wide_bridging = !core_may_move(core);
+        uint64_t within_ns = bridge_within_ns(core, endpoint, by_ns);
+        uint32_t count = endpoint->needed - core_endpoint_serving(endpoint) - soon;
+        uint32_t taken = core_take_for(core, endpoint, count, CORE_TAKE_BRIDGE, within_ns);
+        if (taken == 0) {
+            endpoint->wide_bridging = core_take_undecided(core, endpoint);
             return false;
         }
-        soon++;
+        soon += taken;
     }
     return true;
 }
@@ -384,15 +395,15 @@ static void satisfy(struct core *core, struct endpoint *endpoint)
     uint32_t coming = core_capacity_coming(core, endpoint, NEVER_NS);
     while (core_endpoint_serving(endpoint) + coming < endpoint->needed) {
         uint32_t serving = core_endpoint_serving(endpoint);
-        if (!reach(core, endpoint)) {
-            endpoint->wide = !core_may_move(core); /* what would be done is not done: still news */
+        uint32_t more = reach(core, endpoint, endpoint->needed - serving - coming);
+        if (more == 0) {
+            endpoint->wide = core_take_undecided(core, endpoint);
             endpoint->wide_bridging = true;
             return;
         }
-        coming += core_endpoint_serving(endpoint) == serving;
+        coming += core_endpoint_serving(endpoint) == serving ? more : 0;
     }
     endpoint->wide = true;
-    endpoint->wide_bridging = true;
     if (bridge(core, endpoint)) {
         endpoint->advice = 0;
     }

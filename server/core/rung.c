@@ -14,14 +14,21 @@ bool core_rungs_are_valid(const struct core_lease_spec *spec)
            spec->swap_residue_bytes <= spec->memory_bytes;
 }
 
+uint32_t core_rungs_of(const struct lease *lease)
+{
+    uint32_t kill = 1u << CORE_RUNG_KILL, notice = 1u << CORE_RUNG_NOTICE;
+    uint32_t mask = lease->spec.rungs_mask;
+    if (lease->spec.in_process) {
+        return mask != 0 ? mask : 1u << CORE_RUNG_SHRINK;
+    }
+    mask = mask != 0 ? mask & ~kill : notice;
+    /* Killed is who does not listen, at the end of a time for it. */
+    return (mask & notice) != 0 ? mask : mask | kill;
+}
+
 bool core_rung_supported(const struct lease *lease, enum core_rung rung)
 {
-    uint32_t standard = lease->spec.in_process ? 1u << CORE_RUNG_SHRINK : 1u << CORE_RUNG_NOTICE;
-    uint32_t mask = lease->spec.rungs_mask != 0 ? lease->spec.rungs_mask : standard;
-    if (rung == CORE_RUNG_KILL) { /* at the end of a time in which it does not listen */
-        return !lease->spec.in_process && ((mask >> CORE_RUNG_NOTICE) & 1) == 0;
-    }
-    return (mask >> rung) & 1;
+    return (core_rungs_of(lease) >> rung) & 1;
 }
 
 bool core_lease_can_stop(const struct lease *lease)
@@ -72,11 +79,14 @@ static uint64_t learned_ns(uint32_t of_lease_us, uint32_t of_all_us, uint64_t pr
 uint64_t core_rung_take_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
                            uint32_t kind)
 {
+    uint32_t of_lease_us = lease->rung_times[rung - RUNG_FIRST][kind].take_us;
+    uint32_t of_all_us = core->rung_times[rung - RUNG_FIRST][kind].take_us;
     uint64_t prior_ns = core->config.rung_prior[rung].take_ns;
-    uint64_t span_ns = core_rung_span_ns(core, lease, rung);
-    return learned_ns(lease->rung_times[rung - RUNG_FIRST][kind].take_us,
-                      core->rung_times[rung - RUNG_FIRST][kind].take_us,
-                      prior_ns < span_ns ? prior_ns : span_ns);
+    if (of_lease_us == 0 && of_all_us == 0) {
+        uint64_t span_ns = core_rung_span_ns(core, lease, rung);
+        prior_ns = prior_ns < span_ns ? prior_ns : span_ns;
+    }
+    return learned_ns(of_lease_us, of_all_us, prior_ns);
 }
 
 uint64_t core_rung_give_ns(const struct core *core, const struct lease *lease, enum core_rung rung,

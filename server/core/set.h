@@ -71,6 +71,17 @@ static inline uint32_t core_set_next_in_both(const struct set *a, const struct s
     for (uint32_t slot = core_set_next_in_both(a, b, 0); slot != SLOT_NONE;                        \
          slot = core_set_next_in_both(a, b, slot + 1))
 
+/* Some slot is in both. */
+static inline bool core_set_meets(const struct set *a, const struct set *b)
+{
+    uint32_t words = a->word_count < b->word_count ? a->word_count : b->word_count;
+    bool meets = false;
+    for (uint32_t i = 0; i < words && a->count > 0 && b->count > 0 && !meets; i++) {
+        meets = (a->words[i] & b->words[i]) != 0;
+    }
+    return meets;
+}
+
 #define SET_EACH(set, slot)                                                                        \
     for (uint32_t slot = core_set_next(set, 0); slot != SLOT_NONE;                                 \
          slot = core_set_next(set, slot + 1))

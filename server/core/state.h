@@ -209,6 +209,7 @@ struct endpoint {
     uint32_t failing;          /* instances whose last placement failed */
     uint32_t borrowed;         /* of the placed, on devices whose holder is stopped in place */
     uint64_t lacking_since_ns; /* NEVER_NS: it has what it needs */
+    uint64_t bridged_until_ns; /* when the device comes until which stops were sought last */
     uint32_t taken;            /* scratch of the planner: instances that its plan would remove */
     bool wide, wide_parking, wide_bridging, wide_lasting; /* the next plan for it looks at
                                                            * everything, not only at news */
@@ -409,6 +410,7 @@ struct core {
 
 /* ---- number.c ---- */
 uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by); /* floor; saturates; by > 0 */
+uint64_t core_multiply_u64(uint64_t a, uint64_t b);                   /* saturates */
 uint64_t core_add_u64(uint64_t a, uint64_t b);                        /* saturates */
 /* One step of an average over `window`; `weight` is the age of the sample. */
 uint64_t core_average_u64(uint64_t average, uint64_t sample, uint64_t weight, uint64_t window);
@@ -638,6 +640,7 @@ enum core_reason core_notice_extend(struct core *core, struct lease *lease,
 bool core_rungs_are_valid(const struct core_lease_spec *spec);
 /* When a device that is on its way from its holder is expected. */
 uint64_t core_device_arrival_ns(const struct core *core, const struct device *device);
+uint32_t core_rungs_of(const struct lease *lease); /* bits of those that its holder has */
 bool core_rung_supported(const struct lease *lease, enum core_rung rung);
 bool core_lease_can_stop(const struct lease *lease);         /* in place, by some rung */
 enum core_rung core_rung_for_all(const struct lease *lease); /* to get all its devices back */
@@ -711,9 +714,11 @@ uint64_t core_victim_cost(const struct core *core, const struct device *device);
 /* Takes one device from its elastic lease for something more urgent, and says why. */
 void core_shrink(struct core *core, struct device *device, enum core_reason reason,
                  struct core_explanation *explanation);
-/* One more device for the endpoint, by the best rung there is; false: there is none. */
-bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how,
-                   uint64_t within_ns);
+/* So many more devices for the endpoint, each by the best rung there is. Returns how many. */
+uint32_t core_take_for(struct core *core, struct endpoint *endpoint, uint32_t count,
+                       enum core_take how, uint64_t within_ns);
+/* Nothing was taken, but not because nobody can give: whoever could is still news. */
+bool core_take_undecided(const struct core *core, const struct endpoint *endpoint);
 /* How soon what the endpoint lacks is wanted. */
 uint64_t core_endpoint_within_ns(const struct core *core, const struct endpoint *endpoint);
 

@@ -6,6 +6,7 @@
 /* What a device is wanted for. */
 struct need {
     const struct endpoint *endpoint;
+    uint32_t count; /* how many */
     enum core_take how;
     bool wide; /* all leases are asked, not only those with news */
     enum core_reason reason;
@@ -16,16 +17,27 @@ struct need {
 struct offer {
     struct lease *lease;
     struct device *device; /* that serves then; NULL: none of the lease's can */
+    uint32_t most, useful; /* of the lease's so many could serve then, and do */
     enum core_rung rung;
     enum core_reason refused;
     bool late; /* takes longer than the need allows */
     uint64_t take_ns, cost_ns;
 };
 
+#define OFFERS_MAX 32
+
 struct offers {
-    struct offer best[CORE_VICTIMS_MAX]; /* in order */
-    uint32_t count;
+    struct offer best[OFFERS_MAX]; /* in order */
+    uint32_t count, limit;
 };
+
+/* Those that are taken, and those that are told of. */
+static void offers_begin(struct offers *offers, const struct need *need)
+{
+    bool few = need->count < OFFERS_MAX - CORE_VICTIMS_MAX;
+    offers->count = 0;
+    offers->limit = few ? need->count + CORE_VICTIMS_MAX : OFFERS_MAX;
+}
 
 /* Leaves the lease with too few to go on: all its devices come back. */
 static bool takes_all(const struct lease *lease, enum core_rung rung)
@@ -35,14 +47,14 @@ static bool takes_all(const struct lease *lease, enum core_rung rung)
 
 /* ---- what it costs ---- */
 
-/* The others of the gang stand still for nothing while one serves. */
+/* Those of the gang that do not serve stand still for nothing. */
 static uint64_t cost_of_stop(const struct core *core, const struct lease *lease,
-                             enum core_rung rung, uint32_t kind)
+                             enum core_rung rung, uint32_t kind, uint32_t useful)
 {
     uint64_t moves_ns = core_add_u64(core_rung_take_ns(core, lease, rung, kind),
                                      core_rung_give_ns(core, lease, rung, kind));
-    uint64_t idle_ns = core_scale_u64(core->stop_length_ns, lease->held - 1, 1);
-    return core_add_u64(core_scale_u64(moves_ns, lease->held, 1), idle_ns);
+    uint64_t idle_ns = core_multiply_u64(core->stop_length_ns, lease->held - useful);
+    return core_add_u64(core_multiply_u64(moves_ns, lease->held), idle_ns);
 }
 
 /* In process it only puts a micro-batch back; an outside job saves, ends and starts again. */
@@ -51,7 +63,7 @@ static uint64_t cost_of_shrink(const struct core *core, const struct lease *leas
 {
     uint64_t take_ns = core_rung_take_ns(core, lease, rung, kind);
     uint64_t give_ns = core_rung_give_ns(core, lease, rung, kind);
-    return lease->spec.in_process ? take_ns : core_scale_u64(give_ns, lease->held, 1);
+    return lease->spec.in_process ? take_ns : core_multiply_u64(give_ns, lease->held);
 }
 
 /* One that never told of a checkpoint may have none; one that takes no notice loses what it has. */
@@ -60,15 +72,15 @@ static uint64_t cost_of_end(const struct core *core, const struct lease *lease, 
 {
     bool loses = rung == CORE_RUNG_KILL || !lease->reported;
     uint64_t restore_ns =
-        core_scale_u64(core_rung_give_ns(core, lease, rung, kind), lease->held, 1);
+        core_multiply_u64(core_rung_give_ns(core, lease, rung, kind), lease->held);
     return core_add_u64(restore_ns, loses ? core_lease_provisional(core, lease) : 0);
 }
 
 static uint64_t cost_of(const struct core *core, const struct lease *lease, enum core_rung rung,
-                        uint32_t kind)
+                        uint32_t kind, uint32_t useful)
 {
     if (core_rung_stops(rung)) {
-        return cost_of_stop(core, lease, rung, kind);
+        return cost_of_stop(core, lease, rung, kind, useful);
     }
     return takes_all(lease, rung) ? cost_of_end(core, lease, rung, kind)
                                   : cost_of_shrink(core, lease, rung, kind);
@@ -77,7 +89,7 @@ static uint64_t cost_of(const struct core *core, const struct lease *lease, enum
 uint64_t core_victim_cost(const struct core *core, const struct device *device)
 {
     enum core_rung rung = core_rung_for_one(device->lease);
-    return cost_of(core, device->lease, rung, device->kind);
+    return cost_of(core, device->lease, rung, device->kind, 1);
 }
 
 /* ---- whether it may be ---- */
@@ -102,17 +114,6 @@ static enum core_reason stop_refused(const struct core *core, const struct lease
     return core_guard(core, lease, 0, rung, need->danger);
 }
 
-/* Whoever ends gives back all its devices: none may have come a moment ago. */
-static bool all_rested(const struct core *core, const struct lease *lease)
-{
-    for (const struct device *device = lease->first; device != NULL; device = device->next) {
-        if (!core_device_rested(core, device)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static enum core_reason end_refused(const struct core *core, const struct lease *lease,
                                     const struct need *need, enum core_rung rung)
 {
@@ -126,9 +127,6 @@ static enum core_reason end_refused(const struct core *core, const struct lease 
     if (rung == CORE_RUNG_KILL &&
         core->now_ns < core_add_u64(need->endpoint->lacking_since_ns, core->config.sustained_ns)) {
         return CORE_REASON_DEARER; /* nobody is killed for a short burst */
-    }
-    if (takes_all(lease, rung) && !need->danger && !all_rested(core, lease)) {
-        return CORE_REASON_RATE_BOUND;
     }
     return core_guard(core, lease, devices, rung, need->danger);
 }
@@ -144,6 +142,14 @@ static bool stop_leaves_room(const struct device *device, const struct endpoint 
     uint64_t used = core_add_u64(residue, device->instances_bytes);
     return core_instance_serves(core_instance_of(device, endpoint)) ||
            core_add_u64(used, endpoint->spec.memory_bytes) <= device->memory_bytes;
+}
+
+/* The moves of the device's last hour are used up, or the last one was just now. */
+static bool is_bound(const struct core *core, const struct device *device, const struct need *need)
+{
+    uint32_t bound = core->config.moves_per_hour + (need->danger ? core->config.moves_extra : 0);
+    return (device->move_count >= bound && core_device_moves(core, device) >= bound) ||
+           (!need->danger && !core_device_rested(core, device));
 }
 
 static enum core_reason device_refused(const struct core *core, const struct device *device,
@@ -163,10 +169,7 @@ static enum core_reason device_refused(const struct core *core, const struct dev
     if (!core_neighbours_agree(core, device, endpoint)) {
         return CORE_REASON_NEIGHBOUR_SLO;
     }
-    uint32_t bound = core->config.moves_per_hour + (need->danger ? core->config.moves_extra : 0);
-    bool may = core_device_moves(core, device) < bound &&
-               (need->danger || core_device_rested(core, device));
-    return may ? CORE_REASON_NONE : CORE_REASON_RATE_BOUND;
+    return is_bound(core, device, need) ? CORE_REASON_RATE_BOUND : CORE_REASON_NONE;
 }
 
 static bool is_ready(const struct device *device, const struct endpoint *endpoint)
@@ -174,29 +177,56 @@ static bool is_ready(const struct device *device, const struct endpoint *endpoin
     return core_instance_of(device, endpoint)->state == CORE_INSTANCE_READY;
 }
 
-/* One on which the model is loaded already, else the first. False: none of a kind that it may be.
- */
-static bool device_find(const struct core *core, const struct need *need, struct offer *offer)
+static bool suits(const struct device *device, const struct need *need)
 {
-    bool suits = false;
+    return (need->endpoint->spec.kinds_mask >> device->kind) & 1;
+}
+
+/* They all move, or none. */
+static bool gang_is_bound(const struct core *core, const struct need *need,
+                          const struct offer *offer)
+{
+    bool all = core_rung_stops(offer->rung) || takes_all(offer->lease, offer->rung);
+    const struct device *device = all ? offer->lease->first : NULL;
+    while (device != NULL && !is_bound(core, device, need)) {
+        device = device->next;
+    }
+    return device != NULL;
+}
+
+/* Of as many as are wanted, one on which the model is loaded already, else the first. False: none
+ * of a kind that it may be. */
+static bool devices_find(const struct core *core, const struct need *need, struct offer *offer)
+{
+    enum core_reason none = CORE_REASON_BUSY;
+    uint32_t useful = 0;
+    bool some = false;
     for (struct device *device = offer->lease->first; device != NULL; device = device->next) {
-        if (((need->endpoint->spec.kinds_mask >> device->kind) & 1) == 0) {
+        if (!suits(device, need)) {
             continue;
         }
-        suits = true;
+        some = true;
         enum core_reason refused = device_refused(core, device, need, offer->rung);
+        bool ready = refused == CORE_REASON_NONE && is_ready(device, need->endpoint);
+        useful += refused == CORE_REASON_NONE;
         if (refused != CORE_REASON_NONE) {
-            offer->refused = offer->device == NULL ? refused : offer->refused;
-        } else if (offer->device == NULL ||
-                   (is_ready(device, need->endpoint) && !is_ready(offer->device, need->endpoint))) {
+            none = refused;
+        } else if (offer->device == NULL || (ready && !is_ready(offer->device, need->endpoint))) {
             offer->device = device;
-            offer->refused = CORE_REASON_NONE;
         }
-        if (offer->device != NULL && is_ready(offer->device, need->endpoint)) {
+        if (useful >= offer->most && is_ready(offer->device, need->endpoint)) {
             break;
         }
     }
-    return suits;
+    offer->useful = useful == 0 ? 1 : useful < offer->most ? useful : offer->most;
+    if (offer->refused == CORE_REASON_NONE && gang_is_bound(core, need, offer)) {
+        none = CORE_REASON_RATE_BOUND;
+        offer->device = NULL;
+    }
+    if (offer->refused == CORE_REASON_NONE && offer->device == NULL) {
+        offer->refused = none;
+    }
+    return some;
 }
 
 /* ---- which is best ---- */
@@ -224,8 +254,10 @@ static bool victim_before(const struct offer *a, const struct offer *b)
     if (left->spec.priority != right->spec.priority) {
         return left->spec.priority < right->spec.priority;
     }
-    if (a->cost_ns != b->cost_ns) {
-        return a->cost_ns < b->cost_ns;
+    uint64_t left_ns = core_multiply_u64(a->cost_ns, b->useful);
+    uint64_t right_ns = core_multiply_u64(b->cost_ns, a->useful);
+    if (left_ns != right_ns) { /* each for as many devices as it brings */
+        return left_ns < right_ns;
     }
     return a->device != NULL && b->device != NULL && a->device->id < b->device->id;
 }
@@ -244,38 +276,67 @@ static bool offer_before(const struct offer *a, const struct offer *b)
     return victim_before(a, b);
 }
 
-static void offers_add(struct offers *offers, const struct offer *offer)
+static uint32_t place_of(const struct offers *offers, const struct offer *offer)
 {
     uint32_t place = offers->count;
     while (place > 0 && offer_before(offer, &offers->best[place - 1])) {
         place--;
     }
-    if (place == CORE_VICTIMS_MAX) {
+    return place;
+}
+
+static void offers_add(struct offers *offers, const struct offer *offer)
+{
+    uint32_t place = place_of(offers, offer);
+    if (place == offers->limit) {
         return;
     }
-    offers->count += offers->count < CORE_VICTIMS_MAX;
+    offers->count += offers->count < offers->limit;
     for (uint32_t i = offers->count - 1; i > place; i--) {
         offers->best[i] = offers->best[i - 1];
     }
     offers->best[place] = *offer;
 }
 
+/* As good as it can be, from what its lease alone tells. */
+static struct offer offer_begin(const struct core *core, const struct need *need,
+                                struct lease *lease, enum core_rung rung)
+{
+    bool all = core_rung_stops(rung) || takes_all(lease, rung);
+    uint32_t kind = lease->first->kind, most = all ? need->count : 1;
+    struct offer offer = {.lease = lease, .rung = rung, .most = most};
+    offer.useful = most < lease->held ? most : lease->held;
+    offer.take_ns = core_rung_take_ns(core, lease, rung, kind);
+    offer.cost_ns = cost_of(core, lease, rung, kind, offer.useful);
+    offer.late = offer.take_ns > need->within_ns;
+    return offer;
+}
+
+static enum core_reason lease_refused(const struct core *core, const struct need *need,
+                                      const struct offer *offer)
+{
+    enum core_reason refused = core_rung_stops(offer->rung)
+                                   ? stop_refused(core, offer->lease, need, offer->rung)
+                                   : end_refused(core, offer->lease, need, offer->rung);
+    bool slow = need->how == CORE_TAKE_BRIDGE && offer->late; /* what is on its way is as fast */
+    return refused == CORE_REASON_NONE && slow ? CORE_REASON_TOO_SLOW : refused;
+}
+
 static void offer_of(const struct core *core, const struct need *need, struct lease *lease,
                      enum core_rung rung, struct offers *offers)
 {
-    struct offer offer = {.lease = lease, .rung = rung, .refused = CORE_REASON_BUSY};
-    if (!device_find(core, need, &offer)) {
+    struct offer offer = offer_begin(core, need, lease, rung);
+    if (place_of(offers, &offer) == offers->limit) {
+        return; /* there are enough better ones */
+    }
+    offer.refused = lease_refused(core, need, &offer);
+    if (place_of(offers, &offer) == offers->limit || !devices_find(core, need, &offer)) {
         return;
     }
-    uint32_t kind = offer.device != NULL ? offer.device->kind : lease->first->kind;
-    enum core_reason refused = core_rung_stops(rung) ? stop_refused(core, lease, need, rung)
-                                                     : end_refused(core, lease, need, rung);
-    offer.refused = refused != CORE_REASON_NONE ? refused : offer.refused;
-    offer.take_ns = core_rung_take_ns(core, lease, rung, kind);
-    offer.cost_ns = cost_of(core, lease, rung, kind);
-    offer.late = offer.take_ns > need->within_ns;
-    if (need->how == CORE_TAKE_BRIDGE && offer.late && offer.refused == CORE_REASON_NONE) {
-        offer.refused = CORE_REASON_TOO_SLOW; /* what is on its way is as fast */
+    if (offer.device != NULL) {
+        uint32_t kind = offer.device->kind;
+        offer.take_ns = core_rung_take_ns(core, lease, rung, kind);
+        offer.cost_ns = cost_of(core, lease, rung, kind, offer.useful);
     }
     offers_add(offers, &offer);
 }
@@ -285,11 +346,10 @@ static void offers_of(const struct core *core, const struct need *need, const st
 {
     SET_EACH (leases, slot) {
         struct lease *lease = core->lease_slots[slot];
-        for (int rung = RUNG_FIRST; lease->state == CORE_LEASE_RUNNING && rung < CORE_RUNG_COUNT;
-             rung++) {
-            if (core_rung_supported(lease, (enum core_rung)rung) && lease->held > 0) {
-                offer_of(core, need, lease, (enum core_rung)rung, offers);
-            }
+        bool asked = lease->state == CORE_LEASE_RUNNING && lease->held > 0;
+        uint32_t rungs = asked ? core_rungs_of(lease) >> RUNG_FIRST << RUNG_FIRST : 0;
+        for (; rungs != 0; rungs &= rungs - 1) {
+            offer_of(core, need, lease, (enum core_rung)__builtin_ctz(rungs), offers);
         }
     }
 }
@@ -302,7 +362,7 @@ static bool is_any_good(const struct offers *offers)
 /* Whoever had nothing to offer at the last plan has something only with news. */
 static bool news_are_good(struct core *core, const struct need *need)
 {
-    struct offers offers = {.count = 0};
+    struct offers offers;
     struct set *asked = &core->lease_sets[LEASES_ASKED];
     core_set_copy(asked, &core->lease_sets[NEWS]);
     SET_EACH (&core->device_sets[NEWS], slot) {
@@ -311,6 +371,7 @@ static bool news_are_good(struct core *core, const struct need *need)
             core_set_put(asked, device->lease->slot, true);
         }
     }
+    offers_begin(&offers, need);
     offers_of(core, need, asked, &offers);
     return is_any_good(&offers);
 }
@@ -334,10 +395,11 @@ static bool looks_wide(const struct core *core, const struct endpoint *endpoint,
 
 /* ---- taking it ---- */
 
+/* The candidates from the chosen one on: those before it are taken already. */
 static struct core_explanation take_explain(const struct core *core, const struct need *need,
-                                            const struct offers *offers)
+                                            const struct offers *offers, uint32_t chosen)
 {
-    const struct offer *best = &offers->best[0];
+    const struct offer *best = &offers->best[chosen];
     enum core_what what = core_rung_stops(best->rung) ? CORE_WHAT_SUSPEND : CORE_WHAT_REVOKE;
     struct core_explanation explanation =
         core_explain_begin(core, what, need->reason, best->device, NULL, need->endpoint);
@@ -345,16 +407,16 @@ static struct core_explanation take_explain(const struct core *core, const struc
     explanation.rung = best->rung;
     explanation.deadline_ns =
         core_add_u64(core->now_ns, core_rung_span_ns(core, best->lease, best->rung));
-    for (uint32_t i = 0; i < offers->count; i++) {
+    for (uint32_t i = chosen; i < offers->count && i < chosen + CORE_VICTIMS_MAX; i++) {
         const struct offer *offer = &offers->best[i];
-        bool dearer = i > 0 && offer->refused == CORE_REASON_NONE;
+        bool dearer = i > chosen && offer->refused == CORE_REASON_NONE;
         explanation.victims[explanation.victim_count++] = (struct core_victim){
             .lease = offer->lease->spec.lease,
             .device = offer->device != NULL ? offer->device->id : 0,
             .rung = offer->rung,
             .take_ns = offer->take_ns,
             .cost_ns = offer->cost_ns,
-            .chosen = i == 0,
+            .chosen = i == chosen,
             .refused = dearer && offer->late ? CORE_REASON_TOO_SLOW
                        : dearer              ? CORE_REASON_DEARER
                                              : offer->refused,
@@ -394,10 +456,26 @@ static void take_all(struct core *core, const struct offer *offer, enum core_rea
     }
 }
 
+/* As many of the lease's devices as are useful. */
+static void keep(struct core *core, const struct need *need, const struct offer *offer)
+{
+    uint64_t endpoint = need->endpoint->spec.endpoint;
+    uint32_t left = offer->useful - 1;
+    for (struct device *device = offer->lease->first; device != NULL && left > 0;
+         device = device->next) {
+        if (device != offer->device && suits(device, need) &&
+            device_refused(core, device, need, offer->rung) == CORE_REASON_NONE) {
+            core_device_keep(core, device, endpoint);
+            left--;
+        }
+    }
+    core_device_keep(core, offer->device, endpoint);
+}
+
 static void take(struct core *core, const struct need *need, const struct offer *offer,
                  struct core_explanation *explanation)
 {
-    core_device_keep(core, offer->device, need->endpoint->spec.endpoint);
+    keep(core, need, offer);
     if (core_rung_stops(offer->rung) || takes_all(offer->lease, offer->rung)) {
         core_explain(core, explanation);
         take_all(core, offer, explanation->reason);
@@ -407,31 +485,66 @@ static void take(struct core *core, const struct need *need, const struct offer 
     }
 }
 
+/* A lease offers several rungs, and gives by one of them. */
+static bool is_given(const struct offers *offers, uint32_t index)
+{
+    bool given = false;
+    for (uint32_t i = 0; i < index && !given; i++) {
+        given = offers->best[i].lease == offers->best[index].lease;
+    }
+    return given;
+}
+
+/* The best offers one after the other, as long as they are the best that is left. */
+static uint32_t take_best(struct core *core, struct endpoint *endpoint, struct need *need,
+                          const struct offers *offers)
+{
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < offers->count && need->count > taken; i++) {
+        const struct offer *offer = &offers->best[i];
+        bool fits = offer->refused == CORE_REASON_NONE && offer->useful <= need->count - taken;
+        if (!fits || is_given(offers, i)) {
+            break; /* what is best now is to be asked again */
+        }
+        struct core_explanation explanation = take_explain(core, need, offers, i);
+        if (!core_may_move(core)) {
+            core_explain_advice(core, &endpoint->advice, explanation);
+            break;
+        }
+        take(core, need, offer, &explanation);
+        taken += offer->useful;
+    }
+    return taken;
+}
+
 uint64_t core_endpoint_within_ns(const struct core *core, const struct endpoint *endpoint)
 {
     return core->now_ns < endpoint->danger_until_ns ? endpoint->spec.slo_ns
                                                     : core->config.demand_slow_ns;
 }
 
-bool core_take_for(struct core *core, struct endpoint *endpoint, enum core_take how,
-                   uint64_t within_ns)
+bool core_take_undecided(const struct core *core, const struct endpoint *endpoint)
 {
-    struct offers offers = {.count = 0};
+    return !core_may_move(core) || core_endpoint_failing(core, endpoint);
+}
+
+uint32_t core_take_for(struct core *core, struct endpoint *endpoint, uint32_t count,
+                       enum core_take how, uint64_t within_ns)
+{
+    uint32_t taken = 0, more = 1;
     struct need need = {.endpoint = endpoint,
                         .how = how,
-                        .wide = looks_wide(core, endpoint, how),
                         .reason = how == CORE_TAKE_LASTING ? CORE_REASON_SUSTAINED_LOAD
                                                            : CORE_REASON_DEMAND,
                         .within_ns = within_ns,
                         .danger = core->now_ns < endpoint->danger_until_ns};
-    if (!offers_gather(core, &need, &offers) || core_endpoint_failing(core, endpoint)) {
-        return false;
+    while (taken < count && more > 0 && !core_endpoint_failing(core, endpoint)) {
+        struct offers offers;
+        need.count = count - taken;
+        offers_begin(&offers, &need);
+        need.wide = looks_wide(core, endpoint, how) || taken > 0;
+        more = offers_gather(core, &need, &offers) ? take_best(core, endpoint, &need, &offers) : 0;
+        taken += more;
     }
-    struct core_explanation explanation = take_explain(core, &need, &offers);
-    if (!core_may_move(core)) {
-        core_explain_advice(core, &endpoint->advice, explanation);
-        return false;
-    }
-    take(core, &need, &offers.best[0], &explanation);
-    return true;
+    return taken;
 }

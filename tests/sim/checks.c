@@ -300,14 +300,17 @@ void checks_settled(const struct checks *checks)
     for (size_t i = 0; core_device_at(checks->rig->core, i, &device); i++) {
         bool well = device.health == CORE_HEALTH_OK || device.health == CORE_HEALTH_SLOW;
         checks_require(checks, well, "stays failed or quarantined: device", device.device);
-        checks_require(checks, device.hold == CORE_HOLD_NONE || device.hold == CORE_HOLD_HELD,
+        bool stops = device.hold == CORE_HOLD_SUSPENDING || device.hold == CORE_HOLD_SUSPENDED ||
+                     device.hold == CORE_HOLD_RESUMING; /* again and again, where need be */
+        checks_require(checks,
+                       device.hold == CORE_HOLD_NONE || device.hold == CORE_HOLD_HELD ||
+                           (stops && device.deadline_ns > checks->rig->now_ns),
                        "stays on its way: device", device.device);
     }
     struct core_lease_view lease;
     for (size_t i = 0; core_lease_at(checks->rig->core, i, &lease); i++) {
         checks_require(checks,
-                       lease.state != CORE_LEASE_DRAINING && lease.state != CORE_LEASE_ENDING &&
-                           lease.state != CORE_LEASE_SUSPENDED,
+                       lease.state != CORE_LEASE_DRAINING && lease.state != CORE_LEASE_ENDING,
                        "stays on its way: lease", lease.spec.lease);
     }
 }

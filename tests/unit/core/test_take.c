@@ -141,6 +141,43 @@ static void idle_gang_makes_a_stop_dear(void **state)
     assert_int_equal(revoked(rig)->revoke.lease, 2); /* 4 s against two devices idle for 5 s */
 }
 
+static void gang_that_brings_all_that_is_needed_is_stopped_alone(void **state)
+{
+    struct rig *rig = *state;
+    start_one(rig, 1, FREEZE);
+    start(rig, rig_outside_spec(2, 3, 3, FREEZE));
+    rig_send(rig, (struct core_event){.kind = CORE_EVENT_ENDPOINT_ADDED,
+                                      .endpoint_spec = {.endpoint = 1,
+                                                        .slo_ns = MS(20),
+                                                        .devices_min = 3,
+                                                        .devices_max = 4,
+                                                        .kinds_mask = 1}});
+    assert_int_equal(rig_count(rig, CORE_ACTION_REVOKE), 4); /* 1 is as cheap, and comes first */
+    rig_run(rig, SECONDS(5));
+    assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_RUNNING); /* one too many */
+    assert_int_equal(rig_lease_view(rig, 2).state, CORE_LEASE_SUSPENDED);
+    assert_int_equal(rig_endpoint_view(rig, 1).instances_ready, 3);
+}
+
+static void large_gang_is_cheap_where_all_of_it_is_needed(void **state)
+{
+    struct rig *rig = *state;
+    start(rig, rig_outside_spec(1, 3, 3, FREEZE)); /* 10 s of idle time for one, none for three */
+    start_one(rig, 2, PAUSE);
+    rig_send(rig, (struct core_event){.kind = CORE_EVENT_ENDPOINT_ADDED,
+                                      .endpoint_spec = {.endpoint = 1,
+                                                        .slo_ns = MS(20),
+                                                        .devices_min = 3,
+                                                        .devices_max = 4,
+                                                        .kinds_mask = 1}});
+    assert_int_equal(rig_count(rig, CORE_ACTION_REVOKE), 3);
+    assert_int_equal(revoked(rig)->revoke.lease, 1);
+    rig_run(rig, SECONDS(2));
+    assert_int_equal(rig_lease_view(rig, 2).state, CORE_LEASE_RUNNING);
+    struct core_explanation story = rig_explanation(rig, CORE_WHAT_SUSPEND, 0, 1);
+    assert_int_equal(victim(&story, 1, CORE_RUNG_FREEZE)->cost_ns, 3 * MS(10));
+}
+
 static void times_are_learned_by_lease_and_by_all(void **state)
 {
     struct rig *rig = *state;
@@ -343,6 +380,8 @@ int main(void)
         TEST(cheapest_rung_that_is_fast_enough_is_taken),
         TEST(nothing_fast_enough_means_the_fastest),
         TEST(idle_gang_makes_a_stop_dear),
+        TEST(gang_that_brings_all_that_is_needed_is_stopped_alone),
+        TEST(large_gang_is_cheap_where_all_of_it_is_needed),
         TEST(times_are_learned_by_lease_and_by_all),
         TEST(time_to_start_again_is_learned_from_what_jobs_tell),
         TEST(fresh_checkpoint_makes_a_cheaper_victim),
