@@ -78,6 +78,19 @@ static uint64_t pace_of(uint64_t used, uint64_t bound, uint64_t leases)
     return core_scale_u64(each_ns * 2, share_permille * share_permille, 1000000);
 }
 
+/* What endpoints decided with another lead or pace they decide anew. */
+static void lead_set(struct core *core, uint64_t take_ns, uint64_t give_ns, uint64_t pace_ns)
+{
+    bool same =
+        core->lead_take_ns == take_ns && core->lead_give_ns == give_ns && core->pace_ns == pace_ns;
+    core->lead_take_ns = take_ns;
+    core->lead_give_ns = give_ns;
+    core->pace_ns = pace_ns;
+    for (size_t i = 0; i < core->endpoint_count && !same; i++) {
+        core_endpoint_touch(core, core->endpoints[i]);
+    }
+}
+
 static void lead_refresh(struct core *core)
 {
     uint64_t take_ns = 0, give_ns = 0, count = 0, stops = 0, stops_bound = 0;
@@ -97,9 +110,8 @@ static void lead_refresh(struct core *core)
             count++;
         }
     }
-    core->pace_ns = pace_of(stops, stops_bound, count);
-    core->lead_take_ns = count == 0 ? 0 : take_ns / count;
-    core->lead_give_ns = count == 0 ? 0 : give_ns / count;
+    uint64_t divisor = count == 0 ? 1 : count;
+    lead_set(core, take_ns / divisor, give_ns / divisor, pace_of(stops, stops_bound, count));
 }
 
 /* Another way to get devices back: what was learned is about something else. */
