@@ -28,6 +28,7 @@ struct core *tidepool_core_create(const struct tidepool *policy, uint64_t epoch)
     config.seed[1] = epoch;
     config.store_epoch = epoch;
     config.generation = policy->generation;
+    config.late_budget_ppm = (uint32_t)(setup->late_budget * 1e6 + 0.5);
     config.stopped_cap_ns = (uint64_t)(policy->parameters[PARAMETER_STOPPED_CAP_S] * 1e9);
     if (setup->hold_ns != ENGINE_NEVER_NS) {
         config.hold_min_ns = setup->hold_ns;

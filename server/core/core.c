@@ -15,9 +15,10 @@ void core_config_init(struct core_config *config)
         .mode = CORE_MODE_ACT,
         .demand_fast_ns = SECOND_NS,
         .demand_slow_ns = 10 * SECOND_NS,
-        .load_high_permille = 800,
-        .load_low_permille = 600,
-        .danger_hold_ns = 2 * SECOND_NS,
+        .late_budget_ppm = 10000,
+        .load_high_permille = 1000,
+        .load_low_permille = 900,
+        .danger_hold_ns = SECOND_NS / 2,
         .utilisation_ns = SECOND_NS / 2,
         .sample_stale_ns = SECOND_NS,
         .quiet_ns = SECOND_NS / 10,
@@ -25,7 +26,7 @@ void core_config_init(struct core_config *config)
         .shrink_after_ns = 3 * SECOND_NS,
         .shrink_low_permille = 700,
         .cool_down_ns = 3 * SECOND_NS,
-        .hold_min_ns = SECOND_NS,
+        .hold_min_ns = SECOND_NS / 5,
         .shrink_deadline_ns = 5 * SECOND_NS,
         .notice_ns = 30 * SECOND_NS,
         .extension_ns = 30 * SECOND_NS,
@@ -64,7 +65,8 @@ void core_config_init(struct core_config *config)
 
 static bool config_is_valid(const struct core_config *config)
 {
-    return config->mode <= CORE_MODE_ACT && config->demand_fast_ns > 0 &&
+    return config->mode <= CORE_MODE_ACT && config->late_budget_ppm <= 1000000 &&
+           config->demand_fast_ns > 0 &&
            config->demand_fast_ns <= config->demand_slow_ns && config->load_low_permille > 0 &&
            config->load_low_permille <= config->load_high_permille &&
            config->load_high_permille <= 1000 && config->utilisation_ns > 0 &&

@@ -199,11 +199,13 @@ struct core_config {
     uint64_t store_epoch;          /* part of every token: grows with every start of the server */
     uint64_t generation;           /* the last generation ever used */
     enum core_mode mode;           /* ACT */
+    uint32_t late_budget_ppm;      /* 10000: the one knob: work that may be late for want of devices
+                                    * lent to leases, in millionths; reserve and patience follow */
     uint64_t demand_fast_ns;       /* 1 s: window of the fast arrival rate */
     uint64_t demand_slow_ns;       /* 10 s: window of the slow one */
-    uint32_t load_high_permille;   /* 800: more devices are needed above this load each */
-    uint32_t load_low_permille;    /* 600: fewer when the rest would stay under this */
-    uint64_t danger_hold_ns;       /* 2 s: how long one endangered SLO counts as demand */
+    uint32_t load_high_permille;   /* 1000: more devices are needed above this load each */
+    uint32_t load_low_permille;    /* 900: fewer when the rest would stay under this */
+    uint64_t danger_hold_ns;       /* 500 ms: how long one endangered SLO counts as demand */
     uint64_t utilisation_ns;       /* 500 ms: window of a device's serving share */
     uint64_t sample_stale_ns;      /* 1 s: a device without a sample for so long is idle */
     uint64_t quiet_ns;             /* 100 ms without serving end a burst (explanations) */
@@ -212,8 +214,8 @@ struct core_config {
     uint64_t shrink_after_ns;      /* 3 s: ... for so long: the lease gives up the device */
     uint32_t shrink_low_permille;  /* 700: a share under this ... */
     uint64_t cool_down_ns;         /* 3 s: ... for so long lets training have it again */
-    uint64_t hold_min_ns;          /* 1 s: least time between a device's moves; more when
-                                    * 2 x the measured hand-over takes longer */
+    uint64_t hold_min_ns;          /* 200 ms: least time between a device's moves; more when the
+                                    * measured hand-over takes longer */
     uint64_t shrink_deadline_ns;   /* 5 s: from a revoke by SHRINK to its deadline */
     uint64_t notice_ns;            /* 30 s: the same by NOTICE */
     uint64_t extension_ns;         /* 30 s: the one extension of a notice is no longer */
