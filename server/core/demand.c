@@ -123,6 +123,17 @@ static void fleet_decide(struct core *core, struct endpoint *endpoint)
     }
 }
 
+/* Endpoints came, went or changed: whoever bears now, or no longer, decides anew. */
+static void fleets_reform(struct core *core)
+{
+    core_fleets_form(core);
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        if (!core->endpoints[i]->removing) {
+            endpoint_decide(core, core->endpoints[i]);
+        }
+    }
+}
+
 static void endpoint_feed(struct core *core, struct endpoint *endpoint, uint64_t rate_milli,
                           uint64_t interval_ns)
 {
@@ -232,8 +243,7 @@ static enum core_reason endpoint_add(struct core *core, const struct core_endpoi
     }
     core_endpoint_reconsider(core, endpoint);
     core_kept_touch(core, endpoint); /* by one of the same id, before it was removed */
-    core_fleets_form(core);
-    fleet_decide(core, endpoint);
+    fleets_reform(core);
     return CORE_REASON_NONE;
 }
 
@@ -270,8 +280,7 @@ static enum core_reason endpoint_change(struct core *core, const struct core_end
     endpoint->advice = 0;
     core_endpoint_rank(core);
     core_endpoint_reconsider(core, endpoint);
-    core_fleets_form(core);
-    fleet_decide(core, endpoint);
+    fleets_reform(core);
     endpoint_prune(core, endpoint);
     return CORE_REASON_NONE;
 }
@@ -281,7 +290,7 @@ static void endpoint_remove(struct core *core, struct endpoint *endpoint)
     endpoint->removing = true;
     endpoint->needed = 0;
     endpoint->demand_milli = 0;
-    core_fleets_form(core);
+    fleets_reform(core);
     core->endpoints_removing++;
     core_endpoint_touch(core, endpoint);
     endpoint_prune(core, endpoint);

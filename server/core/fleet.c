@@ -215,18 +215,19 @@ static uint32_t devices_for(uint64_t milli)
     return devices > CORE_DEVICES_MAX ? CORE_DEVICES_MAX : (uint32_t)devices;
 }
 
-static struct core_need need_for(const struct core *core, uint64_t foresight, uint64_t demand_milli,
-                                 uint64_t reserve_milli, uint64_t queue_milli,
-                                 uint64_t running_milli)
+/* Devices' worth of work, thousandths. */
+struct work {
+    uint64_t demand, queue, running;
+};
+
+static uint32_t need_for(const struct work *work, uint64_t foresight, uint32_t load_permille,
+                         uint64_t reserve_milli)
 {
     uint64_t half = 1000 + (1000 - foresight); /* the queue starts within half the SLO, or all */
-    uint64_t rest =
-        core_scale_u64(reserve_milli, foresight, 1000) + core_scale_u64(queue_milli, half, 1000);
-    uint64_t demand = core_scale_u64(demand_milli, foresight, 1000);
-    uint64_t high = core_scale_u64(demand, 1000, core->config.load_high_permille) + rest;
-    uint64_t low = core_scale_u64(demand, 1000, core->config.load_low_permille) + rest;
-    return (struct core_need){.high = devices_for(high > running_milli ? high : running_milli),
-                              .low = devices_for(low > running_milli ? low : running_milli)};
+    uint64_t demand = core_scale_u64(work->demand, 1000, load_permille) + reserve_milli;
+    uint64_t milli =
+        core_scale_u64(demand, foresight, 1000) + core_scale_u64(work->queue, half, 1000);
+    return devices_for(milli > work->running ? milli : work->running);
 }
 
 struct core_need core_fleet_need(const struct core *core, const struct endpoint *endpoint)
@@ -235,15 +236,20 @@ struct core_need core_fleet_need(const struct core *core, const struct endpoint 
     if (fleet == NULL || endpoint->removing) {
         return (struct core_need){0};
     }
-    uint64_t foresight = foresight_permille(fleet);
-    if (fleet->bearer != endpoint->slot + 1) {
-        return need_for(core, foresight, endpoint->demand_milli, 0, endpoint->told_queue_milli,
-                        endpoint->told_running_milli);
+    struct work work = {endpoint->demand_milli, endpoint->told_queue_milli,
+                        endpoint->told_running_milli};
+    uint64_t keeps = 0, takes = 0;
+    if (fleet->bearer == endpoint->slot + 1) {
+        struct core_load load = load_of(core, fleet);
+        work = (struct work){fleet->base_milli, fleet->queue_milli, fleet->running_milli};
+        keeps = fleet->lends ? core_reserve_keeps_milli(&fleet->reserve, &load) : 0;
+        takes = fleet->lends ? core_reserve_takes_milli(&fleet->reserve, &load) : 0;
     }
-    struct core_load load = load_of(core, fleet);
-    uint64_t reserve = fleet->lends ? core_reserve_milli(&fleet->reserve, &load) : 0;
-    return need_for(core, foresight, fleet->base_milli, reserve, fleet->queue_milli,
-                    fleet->running_milli);
+    uint64_t foresight = foresight_permille(fleet);
+    return (struct core_need){
+        .high = need_for(&work, foresight, core->config.load_high_permille, takes),
+        .low = need_for(&work, foresight, core->config.load_low_permille, keeps),
+    };
 }
 
 bool core_fleet_stirs(const struct core *core, const struct endpoint *endpoint)
@@ -322,8 +328,11 @@ void core_fleet_feed(struct core *core, struct endpoint *endpoint)
            queue_milli < UINT32_MAX ? queue_milli : UINT32_MAX);
     retell(&fleet->running_milli, &endpoint->told_running_milli, endpoint->running_milli);
     uint64_t passed_ns = core->now_ns - fleet->fed_ns;
+    /* An average over what there was, until that is as long as the window. */
+    fleet->begun_ns = fleet->begun_ns == 0 ? core->now_ns : fleet->begun_ns;
+    uint64_t window_ns = base_window_ns(core, fleet), age_ns = core->now_ns - fleet->begun_ns;
     fleet->base_milli = core_average_u64(fleet->base_milli, fleet->fast_milli, passed_ns,
-                                         base_window_ns(core, fleet));
+                                         age_ns < window_ns ? age_ns : window_ns);
     fleet->fed_ns = core->now_ns;
     judge(core, fleet, endpoint, passed_ns);
 }

@@ -72,9 +72,10 @@ static void begin(struct reserve *reserve, const struct core_load *load, uint32_
     reserve->tick_ns = tick_for(load->lead_ns);
     reserve->next_ns = load->now_ns;
     reserve->bin_milli = bin_milli;
+    reserve->assumed = (uint32_t)(load->lead_ns / PRIOR_NS);
     for (int i = 0; i < RESERVE_CONTEXTS; i++) {
-        reserve->milli[i] = load->devices * 1000;
-        reserve->counts[i][RESERVE_BINS - 1] = (uint32_t)(load->lead_ns / PRIOR_NS);
+        reserve->keeps_milli[i] = load->devices * 1000;
+        reserve->counts[i][RESERVE_BINS - 1] = reserve->assumed;
     }
 }
 
@@ -88,18 +89,24 @@ static uint64_t allowed_us(const struct reserve *reserve, const struct core_load
     return core_scale_u64(scaled, UINT64_C(1) << (ease / 256), UINT64_C(1) << (-EASE_MIN / 256));
 }
 
-/* The smallest reserve that at most `share_ppm` of the rises go beyond. */
-static uint32_t bin_for(const uint32_t counts[RESERVE_BINS], uint64_t share_ppm)
+/* The smallest reserve that at most `share_ppm` of the rises go beyond, `assumed` ones left out. */
+static uint32_t bin_for(const uint32_t counts[RESERVE_BINS], uint32_t assumed, uint64_t share_ppm)
 {
     uint64_t all = 0, above = 0;
     for (int i = 0; i < RESERVE_BINS; i++) {
         all += counts[i];
     }
+    all -= assumed;
     uint32_t bin = RESERVE_BINS;
-    while (bin > 0 && (above + counts[bin - 1]) * MILLION <= share_ppm * all) {
-        above += counts[--bin];
+    while (bin > 0) {
+        uint64_t more = counts[bin - 1] - (bin == RESERVE_BINS ? assumed : 0);
+        if ((above + more) * MILLION > share_ppm * all) {
+            break;
+        }
+        above += more;
+        bin--;
     }
-    return all == 0 ? RESERVE_BINS : bin;
+    return bin;
 }
 
 static uint64_t late_ticks_milli(const struct reserve *reserve, int context, uint32_t bin)
@@ -115,9 +122,15 @@ static uint64_t late_us(const struct reserve *reserve, uint64_t share_ppm)
 {
     uint64_t late = 0;
     for (int i = 0; i < RESERVE_CONTEXTS; i++) {
-        late += late_ticks_milli(reserve, i, bin_for(reserve->counts[i], share_ppm));
+        late += late_ticks_milli(reserve, i, bin_for(reserve->counts[i], 0, share_ppm));
     }
     return core_scale_u64(late, reserve->tick_ns, MILLION);
+}
+
+static uint32_t milli_of(const struct reserve *reserve, const struct core_load *load, uint32_t bin)
+{
+    uint64_t milli = (uint64_t)bin * reserve->bin_milli, most = (uint64_t)load->devices * 1000;
+    return (uint32_t)(milli < most ? milli : most);
 }
 
 static void solve(struct reserve *reserve, const struct core_load *load)
@@ -132,9 +145,10 @@ static void solve(struct reserve *reserve, const struct core_load *load)
         }
     }
     for (int i = 0; i < RESERVE_CONTEXTS; i++) {
-        uint64_t milli = (uint64_t)bin_for(reserve->counts[i], low) * reserve->bin_milli;
-        uint64_t most = (uint64_t)load->devices * 1000;
-        reserve->milli[i] = (uint32_t)(milli < most ? milli : most);
+        uint32_t keeps = bin_for(reserve->counts[i], 0, low);
+        uint32_t takes = bin_for(reserve->counts[i], reserve->assumed, low);
+        reserve->keeps_milli[i] = milli_of(reserve, load, keeps);
+        reserve->takes_milli[i] = milli_of(reserve, load, takes);
     }
 }
 
@@ -145,6 +159,7 @@ static void forget(struct reserve *reserve)
             reserve->counts[i][bin] /= 2;
         }
     }
+    reserve->assumed /= 2; /* as their counts were */
     reserve->ticks /= 2;
     reserve->work_us /= 2;
 }
@@ -157,7 +172,7 @@ static void tick(struct reserve *reserve, const struct core_load *load)
     if (now >= lag) {
         uint64_t base = reserve->ring[(now - lag) % RESERVE_RING].base_milli;
         uint64_t rise = load->demand_milli > base ? load->demand_milli - base : 0;
-        uint64_t bin = (rise + reserve->bin_milli - 1) / reserve->bin_milli;
+        uint64_t bin = (rise + reserve->bin_milli - reserve->bin_milli / 5) / reserve->bin_milli;
         bin = bin < RESERVE_BINS ? bin : RESERVE_BINS - 1;
         reserve->counts[reserve->ring[(now - lag) % RESERVE_RING].context][bin]++;
     }
@@ -216,7 +231,12 @@ void core_reserve_judge(struct reserve *reserve, const struct core_load *load, u
     reserve->ease = (int32_t)(ease < EASE_MIN ? EASE_MIN : ease);
 }
 
-uint32_t core_reserve_milli(const struct reserve *reserve, const struct core_load *load)
+uint32_t core_reserve_keeps_milli(const struct reserve *reserve, const struct core_load *load)
 {
-    return reserve->milli[context_of(load->base_milli, load->devices)];
+    return reserve->keeps_milli[context_of(load->base_milli, load->devices)];
+}
+
+uint32_t core_reserve_takes_milli(const struct reserve *reserve, const struct core_load *load)
+{
+    return reserve->takes_milli[context_of(load->base_milli, load->devices)];
 }

@@ -214,7 +214,8 @@ struct reserve {
     uint32_t bin_milli; /* 0: nothing begun */
     uint32_t counts[RESERVE_CONTEXTS][RESERVE_BINS];
     uint64_t ticks, work_us; /* seen: time steps, and device time that was asked for in them */
-    uint32_t milli[RESERVE_CONTEXTS]; /* the result */
+    uint32_t keeps_milli[RESERVE_CONTEXTS], takes_milli[RESERVE_CONTEXTS]; /* the result */
+    uint32_t assumed; /* of the counts of the largest rises */
     struct {
         uint32_t base_milli, context;
     } ring[RESERVE_RING];
@@ -229,7 +230,7 @@ struct fleet {
     uint64_t slo_ns;                                 /* the tightest */
     uint32_t bearer;                                 /* slot of the endpoint that asks for all */
     uint64_t fast_milli, queue_milli, running_milli; /* of all its endpoints */
-    uint64_t base_milli, fed_ns;                     /* demand over the slow window, as of then */
+    uint64_t base_milli, begun_ns, fed_ns;           /* demand over the slow window, as of then */
     uint64_t backlog_us;               /* of a queue that all usable devices would serve */
     uint64_t lead_ns, give_ns, led_ns; /* of its leases' rungs, as of led_ns */
     uint64_t moves_hour;               /* hand-overs that they agreed to, all together */
@@ -606,7 +607,9 @@ void core_reserve_follow(struct reserve *reserve, const struct core_load *load);
 /* Work begun, and how much of it late for want of a device that was lent. */
 void core_reserve_judge(struct reserve *reserve, const struct core_load *load, uint64_t work_us,
                         uint64_t late_us);
-uint32_t core_reserve_milli(const struct reserve *reserve, const struct core_load *load);
+/* For want of history a device is kept; what is assumed takes none from a lease. */
+uint32_t core_reserve_keeps_milli(const struct reserve *reserve, const struct core_load *load);
+uint32_t core_reserve_takes_milli(const struct reserve *reserve, const struct core_load *load);
 
 /* ---- lease.c ---- */
 void core_lease_event(struct core *core, const struct core_event *event);

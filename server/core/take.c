@@ -246,6 +246,16 @@ static void offers_add(struct offers *offers, const struct offer *offer)
     offers->best[place] = *offer;
 }
 
+/* A gang that moves as one has rested only when all its devices have. */
+static bool gang_is_rested(const struct core *core, const struct lease *lease)
+{
+    bool rested = true;
+    for (const struct device *device = lease->first; device != NULL; device = device->next) {
+        rested = rested && core_device_rested(core, device);
+    }
+    return rested;
+}
+
 static void offer_of(const struct core *core, const struct need *need, struct lease *lease,
                      enum core_rung rung, struct offers *offers)
 {
@@ -257,6 +267,11 @@ static void offer_of(const struct core *core, const struct need *need, struct le
     enum core_reason refused = core_rung_stops(rung) ? stop_refused(core, lease, need, rung)
                                                      : end_refused(core, lease, need, rung);
     offer.refused = refused != CORE_REASON_NONE ? refused : offer.refused;
+    bool whole = core_rung_stops(rung) || takes_all(lease, rung);
+    if (offer.refused == CORE_REASON_NONE && whole && !need->danger &&
+        !gang_is_rested(core, lease)) {
+        offer.refused = CORE_REASON_RATE_BOUND;
+    }
     offer.take_ns = core_rung_take_ns(core, lease, rung, kind);
     offer.cost_ns = cost_of(core, lease, rung, kind);
     offer.late = offer.take_ns > need->within_ns;

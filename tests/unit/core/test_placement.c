@@ -223,7 +223,7 @@ static void demand_counts_devices_from_rate_and_service_time(void **state)
     struct rig *rig = *state;
     add(rig, spec_of(1, 1, 4, 1));
     measured(rig, 1, MS(4));
-    load(rig, 1, 400, SECONDS(3)); /* 1.6 devices' worth, at most 0.8 each */
+    load(rig, 1, 400, SECONDS(3)); /* 1.6 devices' worth */
     struct core_endpoint_view view = rig_endpoint_view(rig, 1);
     assert_in_range(view.demand_milli, 1500, 1600);
     assert_int_equal(view.devices_needed, 2);
@@ -266,8 +266,8 @@ static void demand_goes_stale_when_samples_stop(void **state)
     add(rig, spec_of(1, 1, 4, 1));
     measured(rig, 1, MS(4));
     load(rig, 1, 700, SECONDS(3));
-    assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 4);
-    rig_run(rig, SECONDS(60)); /* timers alone */
+    assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 3); /* 2.8 devices' worth */
+    rig_run(rig, SECONDS(60));                                     /* timers alone */
     assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 1);
 }
 
@@ -282,8 +282,7 @@ static void danger_asks_for_one_more_at_once_and_for_a_while(void **state)
                                  .endpoint_danger = {.endpoint = 1, .projected_wait_ns = MS(19)}});
     assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 4); /* all 4 are ready already */
     assert_int_equal(rig_explanation(rig, CORE_WHAT_DANGER, 0, 0).projected_wait_ns, MS(19));
-    rig_run(rig,
-            SECONDS(2) + MS(900)); /* the danger itself, and the hold before fewer are needed */
+    rig_run(rig, MS(650)); /* the danger itself, and most of the hold before fewer are needed */
     assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 4);
     rig_run(rig, MS(200));
     assert_int_equal(rig_endpoint_view(rig, 1).devices_needed, 1);
