@@ -1,10 +1,19 @@
 /* gang.c: which devices a waiting lease would get: its promised ones, then idle ones, then what
- * elastic leases hold above their minimum. All or nothing: see queue.c.
+ * elastic leases hold above their minimum, then those of leases that must go (evict.c). All or
+ * nothing: see queue.c.
  * Idle ones are sought close together: in the smallest group (groups.c) that has as many of the
  * kind that suits the work best; only where there is no such group, from anywhere. */
 #include <stdlib.h>
 
 #include "server/core/state.h"
+
+/* A minimum that is being gathered. */
+struct gathering {
+    const struct lease *lease;
+    bool within;                   /* the quota of its team */
+    uint32_t wanted;               /* devices more */
+    uint32_t left[CORE_KINDS_MAX]; /* of each kind that it may still have */
+};
 
 bool core_device_must_empty(const struct device *device, const struct lease *lease)
 {
@@ -26,7 +35,8 @@ bool core_lease_lets_serve(const struct device *device, const struct lease *leas
     return lease->spec.in_process && !core_device_must_empty(device, lease);
 }
 
-static bool suits(const struct core *core, const struct device *device, const struct lease *lease)
+bool core_device_suits(const struct core *core, const struct device *device,
+                       const struct lease *lease)
 {
     return core_device_usable(device) && ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
@@ -39,15 +49,24 @@ static bool is_picked(const struct core *core, const struct device *device)
     return core_set_has(&core->device_sets[DEVICES_PICKED], device->slot);
 }
 
-static void pick_count(struct core *core, struct device *device, const struct lease *lease,
+static bool suits(const struct core *core, const struct device *device,
+                  const struct gathering *gathering)
+{
+    return gathering->left[device->kind] > 0 && core_device_suits(core, device, gathering->lease);
+}
+
+static void pick_count(struct core *core, struct device *device, struct gathering *gathering,
                        bool picked)
 {
     uint32_t step = picked ? 1 : UINT32_MAX;
     core_set_put(&core->device_sets[DEVICES_PICKED], device->slot, picked);
+    gathering->wanted -= step;
+    gathering->left[device->kind] -= step;
     if (device->lease != NULL && device->hold == CORE_HOLD_HELD) {
         device->lease->picked += step;
+        device->lease->team->picked[device->kind] += step;
     }
-    if (core_lease_lets_serve(device, lease) || device->resting) {
+    if (core_lease_lets_serve(device, gathering->lease) || device->resting) {
         return;
     }
     DEVICE_ENDPOINTS (core, device, endpoint) {
@@ -68,10 +87,12 @@ void core_gang_unpick_endpoints(struct core *core)
 void core_gang_unpick(struct core *core)
 {
     core_gang_unpick_endpoints(core);
+    core_evict_forget(core);
     SET_EACH (&core->device_sets[DEVICES_PICKED], slot) {
         const struct device *device = core->device_slots[slot];
         if (device->lease != NULL) {
             device->lease->picked = 0;
+            device->lease->team->picked[device->kind] = 0;
         }
     }
     core_set_clear(&core->device_sets[DEVICES_PICKED]);
@@ -79,17 +100,14 @@ void core_gang_unpick(struct core *core)
 
 /* ---- promised to it, also those still on their way ---- */
 
-static uint32_t pick_promised(struct core *core, const struct lease *lease, uint32_t wanted)
+static void pick_promised(struct core *core, struct gathering *gathering)
 {
-    uint32_t picked = 0;
-    for (struct device *device = lease->promises; device != NULL && picked < wanted;
-         device = device->promised_next) {
-        if (suits(core, device, lease)) {
-            pick_count(core, device, lease, true);
-            picked++;
+    for (struct device *device = gathering->lease->promises;
+         device != NULL && gathering->wanted > 0; device = device->promised_next) {
+        if (suits(core, device, gathering)) {
+            pick_count(core, device, gathering, true);
         }
     }
-    return picked;
 }
 
 /* ---- idle ---- */
@@ -140,10 +158,11 @@ static int candidate_compare(const void *left, const void *right)
     return a->device->slot < b->device->slot ? -1 : 1;
 }
 
-static size_t candidate_add(struct core *core, struct device *device, const struct lease *lease,
-                            size_t count)
+static size_t candidate_add(struct core *core, struct device *device,
+                            const struct gathering *gathering, size_t count)
 {
-    if (is_picked(core, device) || !suits(core, device, lease)) {
+    const struct lease *lease = gathering->lease;
+    if (is_picked(core, device) || !suits(core, device, gathering)) {
         return count;
     }
     core->candidates[count] = (struct candidate){.device = device,
@@ -152,12 +171,10 @@ static size_t candidate_add(struct core *core, struct device *device, const stru
     return count + 1;
 }
 
-/* Picks up to `wanted` of the candidates in their order. Each makes the next ones' instances there
+/* Picks what is wanted of the candidates, in their order. Each makes the next ones' instances there
  * more needed, so each is asked again. */
-static uint32_t candidates_pick(struct core *core, const struct lease *lease, size_t count,
-                                uint32_t wanted)
+static void candidates_pick(struct core *core, struct gathering *gathering, size_t count)
 {
-    uint32_t picked = 0;
     for (size_t i = 0; i < count; i++) {
         found_count(core->candidates[i].device, 1);
     }
@@ -166,13 +183,11 @@ static uint32_t candidates_pick(struct core *core, const struct lease *lease, si
     }
     for (size_t i = 0; i < count; i++) {
         struct device *device = core->candidates[i].device;
-        if (picked < wanted && suits(core, device, lease)) {
-            pick_count(core, device, lease, true);
-            picked++;
+        if (gathering->wanted > 0 && suits(core, device, gathering)) {
+            pick_count(core, device, gathering, true);
         }
         found_count(device, UINT32_MAX);
     }
-    return picked;
 }
 
 static int level_of(const struct core *core, const struct group *group)
@@ -181,38 +196,39 @@ static int level_of(const struct core *core, const struct group *group)
 }
 
 /* All of them or none. */
-static bool pick_in_group(struct core *core, const struct lease *lease, struct group *group,
-                          uint32_t kinds_mask, uint32_t wanted)
+static bool pick_in_group(struct core *core, struct gathering *gathering, struct group *group,
+                          uint32_t kinds_mask)
 {
     size_t count = 0;
+    uint32_t wanted = gathering->wanted;
     int level = level_of(core, group);
     for (struct device *device = group->first; device != NULL; device = device->group_next[level]) {
         if (device->free > 0 && ((kinds_mask >> device->kind) & 1)) {
-            count = candidate_add(core, device, lease, count);
+            count = candidate_add(core, device, gathering, count);
         }
     }
-    if (count >= wanted && candidates_pick(core, lease, count, wanted) == wanted) {
-        return true;
+    if (count >= wanted) {
+        candidates_pick(core, gathering, count);
     }
-    for (size_t i = 0; i < count && count >= wanted; i++) {
+    for (size_t i = 0; i < count && count >= wanted && gathering->wanted > 0; i++) {
         if (is_picked(core, core->candidates[i].device)) {
-            pick_count(core, core->candidates[i].device, lease, false);
+            pick_count(core, core->candidates[i].device, gathering, false);
         }
     }
-    group->tried = true;
-    core->groups_tried = true;
-    return false;
+    group->tried = gathering->wanted > 0;
+    core->groups_tried = core->groups_tried || group->tried;
+    return !group->tried;
 }
 
 /* In one group, of these kinds and as free as that. */
-static bool pick_close(struct core *core, const struct lease *lease, uint32_t count,
-                       uint32_t kinds_mask, uint32_t wanted)
+static bool pick_close(struct core *core, struct gathering *gathering, uint32_t count,
+                       uint32_t kinds_mask)
 {
     bool picked = false;
-    struct group *group = core_group_find(core, count, kinds_mask, wanted);
+    struct group *group = core_group_find(core, count, kinds_mask, gathering->wanted);
     while (group != NULL && !picked) {
-        picked = pick_in_group(core, lease, group, kinds_mask, wanted);
-        group = picked ? NULL : core_group_find(core, count, kinds_mask, wanted);
+        picked = pick_in_group(core, gathering, group, kinds_mask);
+        group = picked ? NULL : core_group_find(core, count, kinds_mask, gathering->wanted);
     }
     core_groups_forget_tried(core);
     return picked;
@@ -244,8 +260,9 @@ static uint32_t free_of(const struct core *core, uint32_t count, uint32_t kinds_
 }
 
 /* One kind at a time: a gang is as fast as its slowest device. */
-static bool pick_together(struct core *core, const struct lease *lease, uint32_t wanted)
+static bool pick_together(struct core *core, struct gathering *gathering)
 {
+    const struct lease *lease = gathering->lease;
     uint32_t least = lease->spec.in_process ? FREE_SHARED : FREE_CLEAR, done = 0;
     for (uint32_t kinds = next_kinds(core, lease, 0); kinds != 0;
          kinds = next_kinds(core, lease, done)) {
@@ -253,8 +270,9 @@ static bool pick_together(struct core *core, const struct lease *lease, uint32_t
         for (uint32_t count = FREES; count-- > least;) {
             for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
                 uint32_t mask = kinds & 1u << kind;
-                if (mask != 0 && free_of(core, count, mask) >= wanted &&
-                    pick_close(core, lease, count, mask, wanted)) {
+                if (mask != 0 && gathering->left[kind] >= gathering->wanted &&
+                    free_of(core, count, mask) >= gathering->wanted &&
+                    pick_close(core, gathering, count, mask)) {
                     return true;
                 }
             }
@@ -263,35 +281,37 @@ static bool pick_together(struct core *core, const struct lease *lease, uint32_t
     return false;
 }
 
-static uint32_t pick_anywhere(struct core *core, const struct lease *lease, uint32_t wanted)
+static void pick_anywhere(struct core *core, struct gathering *gathering)
 {
     size_t count = 0;
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
-        if (((lease->spec.kinds_mask >> kind) & 1) == 0) {
+        if (((gathering->lease->spec.kinds_mask >> kind) & 1) == 0 || gathering->left[kind] == 0) {
             continue;
         }
         SET_EACH (&core->device_sets[DEVICES_IDLE + kind], slot) {
-            count = candidate_add(core, core->device_slots[slot], lease, count);
+            count = candidate_add(core, core->device_slots[slot], gathering, count);
         }
     }
-    return candidates_pick(core, lease, count, wanted);
+    candidates_pick(core, gathering, count);
 }
 
 /* ---- held above a minimum ---- */
 
-static bool is_victim(const struct core *core, const struct device *device,
-                      const struct lease *lease)
+/* What was lent comes back without a rest. */
+bool core_may_move_for(const struct core *core, const struct device *device,
+                       const struct lease *lease, bool within)
 {
-    return device->hold == CORE_HOLD_HELD && device->promised == NULL && !is_picked(core, device) &&
-           suits(core, device, lease) && core_device_rested(core, device) &&
+    bool lent = within && device->lease->team != lease->team;
+    return device->hold == CORE_HOLD_HELD && device->promised == NULL &&
+           (lent || core_device_rested(core, device)) &&
            core_device_moves(core, device) < core->config.moves_per_hour;
 }
 
 static bool victim_before(const struct candidate *a, const struct candidate *b)
 {
-    int32_t left = a->device->lease->spec.priority, right = b->device->lease->spec.priority;
-    if (left != right) {
-        return left < right;
+    int order = core_fair_compare_givers(a->device->lease, b->device->lease);
+    if (order != 0) {
+        return order < 0;
     }
     if (a->cost != b->cost) {
         return a->cost < b->cost;
@@ -299,22 +319,33 @@ static bool victim_before(const struct candidate *a, const struct candidate *b)
     return a->above != b->above ? a->above > b->above : a->device->slot < b->device->slot;
 }
 
+static struct candidate candidate_of(const struct core *core, struct device *device, uint32_t given)
+{
+    return (struct candidate){.device = device,
+                              .cost = core_victim_cost(core, device),
+                              .above = device->lease->surplus - given};
+}
+
+bool core_surplus_before(const struct core *core, struct device *a, struct device *b)
+{
+    struct candidate left = candidate_of(core, a, 0), right = candidate_of(core, b, 0);
+    return victim_before(&left, &right);
+}
+
 /* As many as the lease may have to give, the first that can. */
-static size_t victims_of(struct core *core, const struct lease *victim, const struct lease *lease,
-                         uint32_t wanted, size_t count)
+static size_t victims_of(struct core *core, const struct lease *victim,
+                         const struct gathering *gathering, size_t count)
 {
     uint32_t given = 0;
+    enum core_rung rung = core_rung_for_one(victim);
     LEASE_DEVICES (victim, device) {
-        if (given == wanted || given == victim->surplus) {
+        if (given == gathering->wanted || given == victim->surplus) {
             break;
         }
-        if (is_victim(core, device, lease) &&
-            core_guard(core, victim, given + 1, CORE_RUNG_SHRINK, false) == CORE_REASON_NONE) {
-            core->candidates[count++] = (struct candidate){
-                .device = device,
-                .cost = core_victim_cost(core, device),
-                .above = victim->surplus - given,
-            };
+        if (!is_picked(core, device) && suits(core, device, gathering) &&
+            core_may_move_for(core, device, gathering->lease, gathering->within) &&
+            core_guard(core, victim, given + 1, rung, false) == CORE_REASON_NONE) {
+            core->candidates[count++] = candidate_of(core, device, given);
             given++;
         }
     }
@@ -338,28 +369,66 @@ static void heap_sink(struct candidate *heap, size_t at, size_t count)
     heap[at] = sinking;
 }
 
-static bool pick_victims(struct core *core, const struct lease *lease, uint32_t wanted)
+/* With every device that a team gives it has less of a claim to keep the next. */
+static bool may_take(const struct core *core, const struct device *device,
+                     const struct gathering *gathering)
+{
+    const struct lease *lease = gathering->lease;
+    uint32_t more = lease->spec.devices_min - lease->promised;
+    return suits(core, device, gathering) &&
+           core_fair_may_take(core, lease, more, gathering->within, device->lease, device->kind);
+}
+
+static void pick_victims(struct core *core, struct gathering *gathering)
 {
     size_t count = 0;
     SET_EACH (&core->lease_sets[LEASES_GIVING], slot) {
-        count = victims_of(core, core->lease_slots[slot], lease, wanted, count);
+        count = victims_of(core, core->lease_slots[slot], gathering, count);
     }
     struct candidate *heap = core->candidates;
     for (size_t at = count / 2; at-- > 0;) {
         heap_sink(heap, at, count);
     }
-    while (wanted > 0 && count > 0) {
-        if (suits(core, heap[0].device, lease)) {
-            pick_count(core, heap[0].device, lease, true);
-            wanted--;
+    while (gathering->wanted > 0 && count > 0) {
+        if (may_take(core, heap[0].device, gathering)) {
+            pick_count(core, heap[0].device, gathering, true);
         }
         heap[0] = heap[--count];
         heap_sink(heap, 0, count);
     }
-    return wanted == 0;
+}
+
+/* ---- of leases that must go ---- */
+
+static void pick_evicted(struct core *core, struct gathering *gathering)
+{
+    for (struct lease *lease = core->evicted; lease != NULL; lease = lease->evicted_next) {
+        LEASE_DEVICES (lease, device) {
+            if (gathering->wanted > 0 && !is_picked(core, device) &&
+                suits(core, device, gathering) &&
+                core_may_move_for(core, device, gathering->lease, gathering->within)) {
+                pick_count(core, device, gathering, true);
+            }
+        }
+    }
 }
 
 /* ---- all of it ---- */
+
+static struct gathering gathering_of(const struct core *core, const struct lease *lease,
+                                     bool within)
+{
+    struct gathering gathering = {
+        .lease = lease, .within = within, .wanted = lease->spec.devices_min};
+    if (within || core_fair_is_bound(core, lease)) {
+        core_fair_limits(lease, gathering.left);
+        return gathering;
+    }
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        gathering.left[kind] = UINT32_MAX;
+    }
+    return gathering;
+}
 
 /* No more than these can be found, whatever else is asked of a device. */
 static bool enough_at_most(const struct core *core, const struct lease *lease)
@@ -369,19 +438,25 @@ static bool enough_at_most(const struct core *core, const struct lease *lease)
         bool asked = (lease->spec.kinds_mask >> kind) & 1;
         most += asked ? core->device_sets[DEVICES_IDLE + kind].count + core->takeable[kind] : 0;
     }
-    return most >= lease->spec.devices_min;
+    return most >= lease->spec.devices_min || core_evict_is_possible(core, lease);
 }
 
-bool core_gang_pick(struct core *core, struct lease *lease)
+bool core_gang_pick(struct core *core, struct lease *lease, bool within)
 {
+    struct gathering gathering = gathering_of(core, lease, within);
     if (!enough_at_most(core, lease)) {
         return false;
     }
-    uint32_t wanted = lease->spec.devices_min;
-    wanted -= pick_promised(core, lease, wanted);
-    if (wanted == 0 || pick_together(core, lease, wanted)) {
-        return true;
+    pick_promised(core, &gathering);
+    if (gathering.wanted > 0 && !pick_together(core, &gathering)) {
+        pick_anywhere(core, &gathering);
     }
-    wanted -= pick_anywhere(core, lease, wanted);
-    return wanted == 0 || pick_victims(core, lease, wanted);
+    if (gathering.wanted > 0) {
+        pick_victims(core, &gathering);
+    }
+    if (gathering.wanted > 0 &&
+        core_evict_choose(core, lease, within, gathering.wanted, gathering.left)) {
+        pick_evicted(core, &gathering);
+    }
+    return gathering.wanted == 0;
 }

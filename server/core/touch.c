@@ -8,6 +8,12 @@ static void mark(struct set *sets, uint32_t slot)
     core_set_put(&sets[CHANGED], slot, true);
 }
 
+/* Its devices may be taken for a waiting lease: above its minimum, or all of them. */
+static bool is_revocable(const struct lease *lease)
+{
+    return lease->state == CORE_LEASE_RUNNING && lease->spec.preemptible;
+}
+
 /* ---- devices ---- */
 
 static bool device_is_idle(const struct device *device)
@@ -82,7 +88,7 @@ void core_device_touch(struct core *core, struct device *device)
     core_groups_count(core, device, device_free(core, device));
     count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
     count(&core->takeable[device->kind], &device->counted_takeable, device_is_takeable(device));
-    if (there || device->promised != NULL || device->lease == NULL || device->lease->surplus > 0) {
+    if (there || device->promised != NULL || device->lease == NULL || is_revocable(device->lease)) {
         core->supply |= 1u << device->kind;
     }
     if (device->promised != NULL) {
@@ -213,7 +219,7 @@ void core_lease_touch(struct core *core, struct lease *lease)
     lease->counted = lease_minimum(lease);
     uint32_t former = lease->surplus;
     lease->surplus = lease_surplus(lease);
-    core->supply |= lease->surplus > 0 || former > 0 ? lease->spec.kinds_mask : 0;
+    core->supply |= is_revocable(lease) || former > 0 ? lease->spec.kinds_mask : 0;
     if ((lease->surplus > 0) != (former > 0)) {
         LEASE_DEVICES (lease, device) {
             core_device_touch(core, device);
@@ -226,6 +232,7 @@ void core_lease_touch(struct core *core, struct lease *lease)
 void core_touch_all(struct core *core)
 {
     core->supply = UINT32_MAX;
+    core_fair_touch(core);
     for (size_t i = 0; i < core->endpoint_count; i++) {
         core->endpoints[i]->wide = true;
         core->endpoints[i]->wide_parking = true;
@@ -245,7 +252,7 @@ void core_touch_all(struct core *core)
 bool core_is_touched(const struct core *core)
 {
     return core->device_sets[TOUCHED].count > 0 || core->endpoint_sets[TOUCHED].count > 0 ||
-           core->lease_sets[TOUCHED].count > 0;
+           core->lease_sets[TOUCHED].count > 0 || core->fair_news;
 }
 
 static void news_begin(struct set *sets)
@@ -259,6 +266,7 @@ void core_news_begin(struct core *core)
     news_begin(core->device_sets);
     news_begin(core->endpoint_sets);
     news_begin(core->lease_sets);
+    core->fair_news = false;
 }
 
 /* ---- proof: NULL, or what is not as it would be after a touch ---- */
