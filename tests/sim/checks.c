@@ -294,20 +294,24 @@ void checks_crash(struct checks *checks, const struct core_config *config)
     checks->config = *config;
 }
 
+/* A gang that is stopped in place for load that only its devices can take is stopped and resumed
+ * for as long as that lasts: this is no hanging. */
 void checks_settled(const struct checks *checks)
 {
     struct core_device_view device;
     for (size_t i = 0; core_device_at(checks->rig->core, i, &device); i++) {
         bool well = device.health == CORE_HEALTH_OK || device.health == CORE_HEALTH_SLOW;
+        bool stops = device.hold == CORE_HOLD_SUSPENDING || device.hold == CORE_HOLD_SUSPENDED ||
+                     device.hold == CORE_HOLD_RESUMING;
         checks_require(checks, well, "stays failed or quarantined: device", device.device);
-        checks_require(checks, device.hold == CORE_HOLD_NONE || device.hold == CORE_HOLD_HELD,
+        checks_require(checks,
+                       stops || device.hold == CORE_HOLD_NONE || device.hold == CORE_HOLD_HELD,
                        "stays on its way: device", device.device);
     }
     struct core_lease_view lease;
     for (size_t i = 0; core_lease_at(checks->rig->core, i, &lease); i++) {
         checks_require(checks,
-                       lease.state != CORE_LEASE_DRAINING && lease.state != CORE_LEASE_ENDING &&
-                           lease.state != CORE_LEASE_SUSPENDED,
+                       lease.state != CORE_LEASE_DRAINING && lease.state != CORE_LEASE_ENDING,
                        "stays on its way: lease", lease.spec.lease);
     }
 }
