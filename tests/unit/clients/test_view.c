@@ -92,6 +92,9 @@ static void the_tide_rises_and_bursts_when_asked(void **state)
     }
     assert_in_range(low, 60, 125);    /* 3 s × 30/s, ± 3.7 standard deviations */
     assert_in_range(high, 805, 1035); /* 4 s × 230/s */
+    assert_true(waves.arrivals.whole);
+    assert_int_equal(waves.arrivals.offsets_ns[waves.arrivals.count - 1], before);
+    waves_fini(&waves);
     waves_init(&waves, 200, 3 * NS_PER_S);
     waves_burst(&waves, 0);
     assert_string_equal(waves_name(&waves, 0), "burst");
@@ -99,8 +102,10 @@ static void the_tide_rises_and_bursts_when_asked(void **state)
         burst++;
     }
     assert_in_range(burst, 735, 945); /* 3 s × 280/s */
+    assert_int_equal(waves.arrivals.count, burst);
     assert_string_equal(waves_name(&waves, 4 * NS_PER_S), "high tide");
     assert_string_equal(waves_name(&waves, 8 * NS_PER_S), "low tide");
+    waves_fini(&waves);
 }
 
 int main(void)
