@@ -141,8 +141,8 @@ static void halve(struct reserve *reserve)
     }
 }
 
-/* The smallest reserve of a context that at most this share (permille of 2^-SHARE_STEPS) of its
- * rises exceeds. */
+/* The smallest reserve of a context that at most this share of its rises exceeds, in parts of
+ * 2^SHARE_STEPS. */
 static uint32_t level_for(const struct reserve *reserve, uint32_t context, uint64_t share)
 {
     uint64_t all = 0, above = 0;
