@@ -69,9 +69,15 @@ def steady(server, model, rate, seconds, seed=1):
     running = subprocess.Popen(command(server, model, rate, seconds, seed),
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                preexec_fn=process.pinned(process.other_core(server)))
-    harness.wait_until(lambda: server.metrics().sum(
-        "nv_inference_request_success", model=model) > before + 3, 20, "the load runs")
-    yield
-    out, err = running.communicate(timeout=seconds + 60)
+    def answered():
+        if running.poll() is not None:
+            raise RuntimeError("the load ended early: " + "".join(running.communicate()))
+        return server.metrics().sum("nv_inference_request_success", model=model) > before + 3
+    try:
+        harness.wait_until(answered, 20, "the load runs")
+        yield
+        out, err = running.communicate(timeout=seconds + 60)
+    finally:
+        running.kill()
     if running.returncode != 0:
         raise RuntimeError(out + err)
