@@ -52,10 +52,14 @@ struct config {
         int64_t moves_per_hour, moves_extra;
     } planner;
     struct {
+        bool enabled;
+        int64_t max_mib;
+    } record;
+    struct {
         int level, format; /* enum log_level; 0 text, 1 json */
     } log;
     struct {
-        json_t *listeners, *devices, *limits, *planner, *log;
+        json_t *listeners, *devices, *limits, *planner, *record, *log;
     } parts; /* inside config.c only */
 };
 

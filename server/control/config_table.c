@@ -53,6 +53,8 @@ const struct option config_table[] = {
      .help = "Bounds on what clients may take, see below."},
     {.name = "planner", .kind = OPTION_JSON, .offset = FIELD(parts.planner),
      .help = "When devices move, see below."},
+    {.name = "record", .kind = OPTION_JSON, .offset = FIELD(parts.record),
+     .help = "The log of events from which every decision can be repeated, see below."},
     {.name = "log", .kind = OPTION_JSON, .offset = FIELD(parts.log),
      .help = "What is logged to standard error and how, see below."},
 };
@@ -148,6 +150,17 @@ static const struct option planner_table[] = {
      .help = "So many more when an SLO is in danger."},
 };
 
+static const struct option record_table[] = {
+    {.name = "enabled", .kind = OPTION_BOOL, .offset = FIELD(record.enabled), .standard = "true",
+     .help = "Writes every event that the planner is told to `events/events-<start>.log` in the "
+             "state folder; `tidepool sim --replay FILE` repeats its decisions from that. The file "
+             "holds the seed of fencing tokens and is readable for its owner alone."},
+    {.name = "max_mib", .kind = OPTION_INT, .offset = FIELD(record.max_mib), .unit = "MiB",
+     .minimum = 1, .maximum = 1 << 20, .standard = "256",
+     .help = "All these files together; one start of the server has at most half of it, the oldest "
+             "starts' files go first."},
+};
+
 static const struct option log_table[] = {
     {.name = "level", .kind = OPTION_CHOICE, .offset = FIELD(log.level), .choices = level_names,
      .standard = "\"info\"", .help = "The least severe lines that are written."},
@@ -160,6 +173,7 @@ const struct config_part config_parts[] = {
     {"devices", FIELD(parts.devices), devices_table, COUNT(devices_table)},
     {"limits", FIELD(parts.limits), limits_table, COUNT(limits_table)},
     {"planner", FIELD(parts.planner), planner_table, COUNT(planner_table)},
+    {"record", FIELD(parts.record), record_table, COUNT(record_table)},
     {"log", FIELD(parts.log), log_table, COUNT(log_table)},
 };
 const size_t config_parts_count = COUNT(config_parts);

@@ -129,6 +129,27 @@ static int fill_core_config(const struct control *control, struct core_config *r
     return 0;
 }
 
+/* A server that cannot record serves all the same. */
+static void create_record(struct control *control, const struct core_config *config)
+{
+    struct error error;
+    struct log_text text;
+    char *directory = NULL;
+    if (!control->config->record.enabled ||
+        asprintf(&directory, "%s/events", control->config->state) < 0) {
+        return;
+    }
+    struct record_options options = {.directory = directory,
+                                     .bytes_max = (uint64_t)control->config->record.max_mib << 20,
+                                     .wall_ns = control->start_wall_ns};
+    control->record = record_writer_create(&options, config, &error);
+    if (control->record == NULL) {
+        log_write(LOG_WARN, "record", "events are not recorded", "reason=%s",
+                  log_quote(&text, error.text));
+    }
+    free(directory);
+}
+
 static int create_core(struct control *control, struct error *error)
 {
     struct core_config config;
@@ -145,6 +166,7 @@ static int create_core(struct control *control, struct error *error)
                          "config.planner: the values do not fit together (or no memory): see "
                          "config/README.md for what must be less than what");
     }
+    create_record(control, &config);
     return 0;
 }
 
@@ -330,6 +352,7 @@ void control_destroy(struct control *control)
         event_base_free(control->base);
     }
     mailbox_destroy(control->mailbox);
+    record_writer_destroy(control->record, control->core);
     core_destroy(control->core);
     free(control->actions);
     free(control->events.events);

@@ -58,6 +58,7 @@ static void step(struct control *control, struct core_event *event)
     event->time_ns = control->now_ns;
     reserve_actions(control);
     size_t count = core_step(control->core, event, control->actions);
+    record_writer_event(control->record, control->core, event);
     for (size_t i = 0; i < count; i++) {
         control_apply(control, &control->actions[i]);
     }

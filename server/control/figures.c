@@ -334,6 +334,7 @@ void on_tick(evutil_socket_t fd, short what, void *arg)
     }
     /* Brings the core's accounts to this moment, too. */
     control_feed(control, (struct core_event){.kind = CORE_EVENT_TIMER});
+    record_writer_flush(control->record, control->core, control->now_ns);
     for (size_t i = 0; i < control->endpoint_count; i++) {
         tick_endpoint(control, control->endpoints[i]);
     }

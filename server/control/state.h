@@ -17,6 +17,7 @@
 #include "server/control/twin.h"
 #include "server/control/view.h"
 #include "server/observe/timeline.h"
+#include "server/record/writer.h"
 #include "server/serve/statistics.h"
 
 #define TICK_MS 100
@@ -159,6 +160,7 @@ struct control {
     struct event *mail_event, *tick_event, *core_event;
 
     struct core *core;
+    struct record_writer *record; /* NULL: events are not recorded */
     struct core_action *actions;
     size_t action_capacity;
     struct event_queue events;
