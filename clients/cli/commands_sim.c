@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "clients/cli/cli.h"
+#include "clients/sim/replay.h"
 #include "clients/sim/report.h"
 
 #define YEAR_S 3.2e7
@@ -11,7 +12,8 @@
 static struct sim_command {
     bool help;
     struct argument_list requests, jobs, policies;
-    const char *json, *html;
+    const char *json, *html, *replay;
+    struct argument_list settings;
     struct sim_options options;
 } asked;
 
@@ -83,13 +85,17 @@ static const struct argument table[] = {
      "fault: mean time between crashes of the controller; 0: none (default 0)"},
     {"crash-down-s", ARGUMENT_NUMBER, OPTION(crash_down_s), 1, 0, 86400, "S",
      "it is back after this (default 5)"},
+    {"replay", ARGUMENT_TEXT, FIELD(replay), 1, 0, 0, "LOG",
+     "repeats a server's decisions from its log of events (STATE/events/), instead of traces"},
+    {"set", ARGUMENT_LIST, FIELD(settings), 1, 0, 0, "NAME=VALUE...",
+     "with --replay: the same events under other settings, as hold_min_ns=2000000000"},
     {"help", ARGUMENT_FLAG, FIELD(help), 1, 0, 0, NULL, "what this command does"},
 };
 
-static int json_save(struct cli *cli, const struct sim *sim, const char *path)
+/* Takes the document. */
+static int json_save(struct cli *cli, json_t *document, const char *path)
 {
     struct error error = {0};
-    json_t *document = sim_json(sim);
     if (strcmp(path, "-") == 0) {
         return cli_write_json(cli, document);
     }
@@ -108,8 +114,28 @@ static int json_save(struct cli *cli, const struct sim *sim, const char *path)
     return error.code != 0 ? cli_fail(cli, &error) : EXIT_OK;
 }
 
+/* A log that is not repeated is a failure, after all has been said. */
+static int replay_command(struct cli *cli)
+{
+    struct error error = {0};
+    struct replay replay;
+    if (replay_run(asked.replay, asked.settings.values, asked.settings.count, &replay, &error) <
+        0) {
+        return error.code == ERROR_INVALID_ARGUMENT ? cli_fail_usage(cli, "%s", error.text)
+                                                    : cli_fail(cli, &error);
+    }
+    if (asked.json == NULL || strcmp(asked.json, "-") != 0) {
+        replay_print(&replay, stdout);
+    }
+    int exit_code = asked.json != NULL ? json_save(cli, replay_json(&replay), asked.json) : EXIT_OK;
+    return exit_code == EXIT_OK && !replay.same ? EXIT_FAILED : exit_code;
+}
+
 static int sim_run(struct cli *cli)
 {
+    if (asked.replay != NULL) {
+        return replay_command(cli);
+    }
     struct error error = {0};
     struct sim sim = {0};
     int exit_code = EXIT_OK;
@@ -128,7 +154,7 @@ static int sim_run(struct cli *cli)
     if (asked.json == NULL || strcmp(asked.json, "-") != 0) {
         sim_print(&sim, stdout);
     }
-    exit_code = asked.json != NULL ? json_save(cli, &sim, asked.json) : EXIT_OK;
+    exit_code = asked.json != NULL ? json_save(cli, sim_json(&sim), asked.json) : EXIT_OK;
     if (asked.html != NULL && sim_report_write(&sim, asked.html, &error) < 0) {
         exit_code = cli_fail(cli, &error);
     }
