@@ -121,6 +121,10 @@ static void play(struct player *player)
     case SCRIPT_WHY:
         expect_why(player);
         break;
+    case SCRIPT_SETTLED:
+        rig_run(player->rig, 0);
+        checks_settled(player->checks);
+        break;
     }
 }
 

@@ -21,6 +21,7 @@ enum script_what {
     SCRIPT_EXPECT_NOT,
     SCRIPT_STATE,
     SCRIPT_WHY,
+    SCRIPT_SETTLED, /* all has calmed down: nothing hangs half-way */
 };
 
 enum reference_how {

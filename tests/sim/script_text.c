@@ -263,8 +263,9 @@ static bool read_statement(struct reader *reader, char *word, char **save)
         const char *name;
         enum script_what what;
     } statements[] = {
-        {"shell", SCRIPT_SHELL}, {"expect", SCRIPT_EXPECT}, {"never", SCRIPT_EXPECT_NOT},
-        {"state", SCRIPT_STATE}, {"why", SCRIPT_WHY},       {"crash", SCRIPT_CRASH},
+        {"shell", SCRIPT_SHELL},     {"expect", SCRIPT_EXPECT}, {"never", SCRIPT_EXPECT_NOT},
+        {"state", SCRIPT_STATE},     {"why", SCRIPT_WHY},       {"crash", SCRIPT_CRASH},
+        {"settled", SCRIPT_SETTLED},
     };
     struct script_line *line = script_add(reader->script);
     line->number = reader->number;
@@ -351,11 +352,18 @@ static void print_fields(FILE *file, const struct record_fields *fields, const v
 }
 
 /* A number that is not 0 is printed with the fields. */
-static void print_unusual(FILE *file, const char *name, struct reference reference,
-                          struct reference usual)
+static void print_unusual(FILE *file, const struct script_line *line, enum record_meaning meaning,
+                          struct reference reference, struct reference usual)
 {
-    if (!same_reference(reference, usual)) {
-        print_reference(file, name, reference);
+    const struct record_fields *fields = record_event_fields(line->event.kind);
+    uint64_t number = 0;
+    for (size_t i = 0; i < fields->count; i++) {
+        if (fields->fields[i].meaning == meaning) {
+            number = record_field_read(&line->event, &fields->fields[i], 0);
+        }
+    }
+    if (number == 0 && !same_reference(reference, usual)) {
+        print_reference(file, meaning == RECORD_ACTION ? "action" : "generation", reference);
     }
 }
 
@@ -366,8 +374,9 @@ static void print_event(FILE *file, const struct script_line *line)
     script_event_default(&usual);
     fprintf(file, "%s", fields->name);
     print_fields(file, fields, &line->event, &usual);
-    print_unusual(file, "action", line->action, script_action_default(&line->event));
-    print_unusual(file, "generation", line->generation, script_generation_default(&line->event));
+    print_unusual(file, line, RECORD_ACTION, line->action, script_action_default(&line->event));
+    print_unusual(file, line, RECORD_GENERATION, line->generation,
+                  script_generation_default(&line->event));
     fprintf(file, "\n");
 }
 
@@ -388,7 +397,10 @@ void script_write_line(const struct script_line *line, uint64_t before_ns, FILE 
     if (line->what == SCRIPT_EVENT) {
         print_event(file, line);
     } else {
-        fprintf(file, "%s\n", line->what == SCRIPT_CRASH ? "crash" : "");
+        fprintf(file, "%s\n",
+                line->what == SCRIPT_CRASH     ? "crash"
+                : line->what == SCRIPT_SETTLED ? "settled"
+                                               : "");
     }
 }
 

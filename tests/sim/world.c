@@ -320,6 +320,9 @@ void world_settle(struct world *world)
         }
         rig_run(world->rig, SECONDS(1200));
     }
+    if (world->record != NULL) {
+        record(world, &(struct script_line){.what = SCRIPT_SETTLED});
+    }
     checks_settled(world->checks);
 }
 
