@@ -338,7 +338,8 @@ static void heap_sink(struct candidate *heap, size_t at, size_t count)
     heap[at] = sinking;
 }
 
-static bool pick_victims(struct core *core, const struct lease *lease, uint32_t wanted)
+/* How many are still lacking then. */
+static uint32_t pick_victims(struct core *core, const struct lease *lease, uint32_t wanted)
 {
     size_t count = 0;
     SET_EACH (&core->lease_sets[LEASES_GIVING], slot) {
@@ -356,32 +357,32 @@ static bool pick_victims(struct core *core, const struct lease *lease, uint32_t 
         heap[0] = heap[--count];
         heap_sink(heap, 0, count);
     }
-    return wanted == 0;
+    return wanted;
 }
 
 /* ---- all of it ---- */
 
 /* No more than these can be found, whatever else is asked of a device. */
-static bool enough_at_most(const struct core *core, const struct lease *lease)
+static uint32_t at_most(const struct core *core, const struct lease *lease)
 {
     uint32_t most = lease->promised;
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
         bool asked = (lease->spec.kinds_mask >> kind) & 1;
         most += asked ? core->device_sets[DEVICES_IDLE + kind].count + core->takeable[kind] : 0;
     }
-    return most >= lease->spec.devices_min;
+    return most;
 }
 
-bool core_gang_pick(struct core *core, struct lease *lease)
+uint32_t core_gang_pick(struct core *core, struct lease *lease)
 {
-    if (!enough_at_most(core, lease)) {
-        return false;
+    uint32_t wanted = lease->spec.devices_min, most = at_most(core, lease);
+    if (most < wanted) {
+        return wanted - most;
     }
-    uint32_t wanted = lease->spec.devices_min;
     wanted -= pick_promised(core, lease, wanted);
     if (wanted == 0 || pick_together(core, lease, wanted)) {
-        return true;
+        return 0;
     }
     wanted -= pick_anywhere(core, lease, wanted);
-    return wanted == 0 || pick_victims(core, lease, wanted);
+    return wanted == 0 ? 0 : pick_victims(core, lease, wanted);
 }

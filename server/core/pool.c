@@ -181,6 +181,7 @@ static enum core_reason device_add(struct core *core, const struct core_device_s
     }
     core_ledger_open(core, device);
     core_device_touch(core, device);
+    core_queue_pool_changed(core);
     return CORE_REASON_NONE;
 }
 
@@ -190,10 +191,7 @@ static void device_remove(struct core *core, struct device *device)
     core_ledger_retire(core, device);
     core_device_erase(core, device);
     core_device_destroy(device);
-    SET_EACH (&core->lease_sets[LEASES_WAITING], slot) {
-        core_lease_touch(core,
-                         core->lease_slots[slot]); /* it may wait for what is impossible now */
-    }
+    core_queue_pool_changed(core);
 }
 
 /* Back in the pool only after a look: nobody may still use it. */

@@ -154,10 +154,24 @@ static void grant_picked(struct core *core, struct lease *lease)
     }
 }
 
+static bool is_impossible(const struct core *core, const struct lease *lease)
+{
+    return core_pool_matching(core, lease->spec.kinds_mask) < lease->spec.devices_min;
+}
+
+void core_queue_pool_changed(struct core *core)
+{
+    SET_EACH (&core->lease_sets[LEASES_WAITING], slot) {
+        struct lease *lease = core->lease_slots[slot];
+        if (is_impossible(core, lease) != (lease->waits_for == CORE_REASON_IMPOSSIBLE)) {
+            core_lease_touch(core, lease);
+        }
+    }
+}
+
 static void explain_wait(struct core *core, struct lease *lease)
 {
-    bool impossible = core_pool_matching(core, lease->spec.kinds_mask) < lease->spec.devices_min;
-    enum core_reason reason = impossible                       ? CORE_REASON_IMPOSSIBLE
+    enum core_reason reason = is_impossible(core, lease)       ? CORE_REASON_IMPOSSIBLE
                               : core->hold                     ? CORE_REASON_HOLD
                               : core->now_ns < lease->retry_ns ? CORE_REASON_ACTION_FAILED
                                                                : CORE_REASON_GANG_MINIMUM;
@@ -175,7 +189,9 @@ static void explain_wait(struct core *core, struct lease *lease)
 static bool try_start(struct core *core, struct lease *lease)
 {
     bool started = false;
-    bool possible = core->now_ns >= lease->retry_ns && core_gang_pick(core, lease);
+    bool due = core->now_ns >= lease->retry_ns;
+    lease->lacks = due ? core_gang_pick(core, lease) : 0;
+    bool possible = due && lease->lacks == 0;
     if (!possible) {
         core_promises_drop(core, lease);
         explain_wait(core, lease);
@@ -207,14 +223,66 @@ static bool must_not_be_overtaken(const struct core *core, const struct lease *l
            core_pool_usable(core, lease->spec.kinds_mask) >= lease->spec.devices_min;
 }
 
-/* As at the last plan, unless it has news, there may be others to find (not for one to which all
- * are promised), or it is held up no more. */
-static bool has_news(const struct core *core, const struct lease *lease, uint32_t supply,
-                     bool held_up)
+/* At most so many devices, each with at most that memory, can be had that could not be had at the
+ * last plan. */
+struct supply {
+    uint32_t devices;
+    uint64_t memory_bytes;
+};
+
+static void supply_add(struct supply supply[CORE_KINDS_MAX], uint32_t kinds_mask, uint32_t devices,
+                       uint64_t memory_bytes)
+{
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && devices > 0; kind++) {
+        if ((kinds_mask >> kind) & 1) {
+            supply[kind].devices += devices;
+            supply[kind].memory_bytes =
+                memory_bytes > supply[kind].memory_bytes ? memory_bytes : supply[kind].memory_bytes;
+        }
+    }
+}
+
+static void supply_gather(struct core *core, struct supply supply[CORE_KINDS_MAX])
+{
+    memset(supply, 0, CORE_KINDS_MAX * sizeof *supply);
+    SET_EACH (&core->device_sets[NEWS], slot) {
+        const struct device *device = core->device_slots[slot];
+        bool there = device->counted_takeable ||
+                     core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot);
+        supply_add(supply, 1u << device->kind, there, device->memory_bytes);
+    }
+    SET_EACH (&core->endpoint_sets[NEWS], slot) {
+        const struct endpoint *endpoint = core->endpoint_slots[slot];
+        supply_add(supply, endpoint->spec.kinds_mask, endpoint->excess, UINT64_MAX);
+    }
+    SET_EACH (&core->lease_sets[NEWS], slot) {
+        const struct lease *lease = core->lease_slots[slot];
+        supply_add(supply, lease->spec.kinds_mask, lease->surplus, UINT64_MAX);
+    }
+}
+
+/* One that lacked more than that cannot have its minimum now either. */
+static bool may_reach(struct lease *lease, const struct supply supply[CORE_KINDS_MAX])
+{
+    uint32_t devices = 0;
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        bool asked = (lease->spec.kinds_mask >> kind) & 1;
+        bool large = lease->spec.memory_bytes <= supply[kind].memory_bytes;
+        devices += asked && large ? supply[kind].devices : 0;
+    }
+    bool may = devices > 0 && devices >= lease->lacks;
+    lease->lacks -= may ? 0 : devices;
+    return may;
+}
+
+/* As at the last plan, unless it has news, there may be enough for it now (nothing is, for one to
+ * which all are promised), or it is held up no more. */
+static bool has_news(const struct core *core, struct lease *lease,
+                     const struct supply supply[CORE_KINDS_MAX], bool held_up)
 {
     bool whole = lease->promised == lease->spec.devices_min;
-    return core_lease_is_news(core, lease) || held_up != lease->held_up ||
-           (!whole && (supply & lease->spec.kinds_mask) != 0);
+    return core_lease_is_news(core, lease) || held_up != lease->held_up || !core_may_move(core) ||
+           (!whole && may_reach(lease, supply));
 }
 
 static void consider(struct core *core, struct lease *lease, bool held_up)
@@ -242,14 +310,16 @@ static void unblocked_touch(struct core *core, uint32_t kinds)
 
 void core_queue_plan(struct core *core)
 {
-    uint32_t blocked = 0, supply = core->supply;
-    core->supply = 0; /* what comes up from here on is for the next plan too */
+    uint32_t blocked = 0;
+    struct supply supply[CORE_KINDS_MAX];
     queue_sort(core);
+    supply_gather(core, supply);
     for (size_t i = 0; i < core->queue_count; i++) {
         struct lease *lease = core->queue[i];
         bool held_up = (lease->spec.kinds_mask & blocked) != 0;
-        if (has_news(core, lease, supply | core->supply, held_up)) {
+        if (has_news(core, lease, supply, held_up)) {
             consider(core, lease, held_up);
+            supply_gather(core, supply); /* others may have what it let go of */
         }
         if (!held_up && !lease->reaching && must_not_be_overtaken(core, lease)) {
             blocked |= lease->spec.kinds_mask;

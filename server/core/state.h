@@ -315,6 +315,7 @@ struct lease {
     int64_t rank;                            /* priority with age, as of its place in the queue */
     bool queued;                             /* in core->queue */
     bool reaching;                           /* the last plan set devices free for it */
+    uint32_t lacks;                          /* at least so many devices, at the last plan */
     enum core_reason waits_for;              /* as told; NONE: not told */
     bool held_up;     /* the last plan let it wait for one that must not be overtaken */
     uint32_t surplus; /* devices that it may have to give; as of its last touch */
@@ -371,7 +372,6 @@ struct core {
     size_t queue_count;
     struct timer **timers; /* a heap */
     size_t timer_count, timer_capacity;
-    uint32_t supply;  /* kinds of which a waiting lease may find other than at the last plan */
     uint32_t blocked; /* kinds on which nothing may overtake, as of the last plan */
     struct lease *stops_first, *stops_last; /* SUSPENDED ones, in the order of their stops */
     uint32_t stops_count;
@@ -732,6 +732,7 @@ bool core_endpoint_failing(const struct core *core, const struct endpoint *endpo
 
 /* ---- queue.c: the minimums of waiting leases; sets core->blocked ---- */
 void core_queue_plan(struct core *core);
+void core_queue_pool_changed(struct core *core); /* what was possible may not be, or now be */
 uint32_t core_queue_position(const struct core *core, const struct lease *lease); /* 0: none */
 
 /* ---- groups.c ---- */
@@ -747,8 +748,9 @@ void core_groups_forget_tried(struct core *core);
 bool core_lease_lets_serve(const struct device *device, const struct lease *lease);
 bool core_device_must_empty(const struct device *device, const struct lease *lease);
 bool core_device_empty(struct core *core, struct device *device); /* true: it is, already */
-/* Picks a minimum into DEVICES_PICKED. False: there is none; what is picked is of no use. */
-bool core_gang_pick(struct core *core, struct lease *lease);
+/* Picks a minimum into DEVICES_PICKED. Returns how many devices are lacking at least; what is
+ * picked is of no use then. */
+uint32_t core_gang_pick(struct core *core, struct lease *lease);
 void core_gang_unpick_endpoints(struct core *core); /* from here on removals are real */
 void core_gang_unpick(struct core *core);
 

@@ -73,8 +73,6 @@ static void count(uint32_t *counter, bool *counted, bool counts)
 void core_device_touch(struct core *core, struct device *device)
 {
     mark(core->device_sets, device->slot);
-    bool there = device->counted_takeable ||
-                 core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], device->slot);
     for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
         enum device_set set = set_for(device, device_sets[i]);
         core_set_put(&core->device_sets[set], device->slot, device_is_in(device, set));
@@ -82,9 +80,6 @@ void core_device_touch(struct core *core, struct device *device)
     core_groups_count(core, device, device_free(core, device));
     count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
     count(&core->takeable[device->kind], &device->counted_takeable, device_is_takeable(device));
-    if (there || device->promised != NULL || device->lease == NULL || device->lease->surplus > 0) {
-        core->supply |= 1u << device->kind;
-    }
     if (device->promised != NULL) {
         mark(core->lease_sets, device->promised->slot); /* what it reaches for is there, or not */
     }
@@ -139,9 +134,6 @@ void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
     mark(core->endpoint_sets, endpoint->slot);
     uint32_t serving = core_endpoint_serving(endpoint) - endpoint->borrowed;
     uint32_t excess = serving > endpoint->needed ? serving - endpoint->needed : 0;
-    if (excess != endpoint->excess) {
-        core->supply |= endpoint->spec.kinds_mask;
-    }
     if (excess < endpoint->excess) {
         promised_touch(core, endpoint);
     }
@@ -213,7 +205,6 @@ void core_lease_touch(struct core *core, struct lease *lease)
     lease->counted = lease_minimum(lease);
     uint32_t former = lease->surplus;
     lease->surplus = lease_surplus(lease);
-    core->supply |= lease->surplus > 0 || former > 0 ? lease->spec.kinds_mask : 0;
     if ((lease->surplus > 0) != (former > 0)) {
         LEASE_DEVICES (lease, device) {
             core_device_touch(core, device);
@@ -225,7 +216,6 @@ void core_lease_touch(struct core *core, struct lease *lease)
 
 void core_touch_all(struct core *core)
 {
-    core->supply = UINT32_MAX;
     for (size_t i = 0; i < core->endpoint_count; i++) {
         core->endpoints[i]->wide = true;
         core->endpoints[i]->wide_parking = true;
