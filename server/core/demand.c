@@ -218,6 +218,7 @@ static enum core_reason endpoint_add(struct core *core, const struct core_endpoi
     endpoint->sampled_ns = core->now_ns;
     endpoint->lower_until_ns = NEVER_NS;
     endpoint->lacking_since_ns = NEVER_NS;
+    endpoint->parking_ns = NEVER_NS;
     if (core_endpoint_insert(core, endpoint) < 0) {
         core_endpoint_destroy(endpoint);
         return CORE_REASON_NO_MEMORY;
@@ -453,6 +454,7 @@ uint64_t core_endpoint_due_ns(const struct core *core, const struct endpoint *en
     uint64_t due_ns = core_sooner(core, NEVER_NS, endpoint->danger_until_ns, 0);
     due_ns = core_sooner(core, due_ns, endpoint->lower_until_ns, 0);
     due_ns = core_sooner(core, due_ns, endpoint->lacking_since_ns, core->config.sustained_ns);
+    due_ns = core_sooner(core, due_ns, endpoint->parking_ns, 0);
     if (endpoint->demand_milli > 0) {
         due_ns = core_sooner(core, due_ns, endpoint->sampled_ns, core->config.sample_stale_ns);
     }

@@ -299,29 +299,7 @@ static bool victim_before(const struct candidate *a, const struct candidate *b)
     return a->above != b->above ? a->above > b->above : a->device->slot < b->device->slot;
 }
 
-/* As many as the lease may have to give, the first that can. */
-static size_t victims_of(struct core *core, const struct lease *victim, const struct lease *lease,
-                         uint32_t wanted, size_t count)
-{
-    uint32_t given = 0;
-    LEASE_DEVICES (victim, device) {
-        if (given == wanted || given == victim->surplus) {
-            break;
-        }
-        if (is_victim(core, device, lease) &&
-            core_guard(core, victim, given + 1, CORE_RUNG_SHRINK, false) == CORE_REASON_NONE) {
-            core->candidates[count++] = (struct candidate){
-                .device = device,
-                .cost = core_victim_cost(core, device),
-                .above = victim->surplus - given,
-            };
-            given++;
-        }
-    }
-    return count;
-}
-
-/* The cheapest are sunk to the top of a heap, as many as are wanted. */
+/* The best victim is at the top. */
 static void heap_sink(struct candidate *heap, size_t at, size_t count)
 {
     struct candidate sinking = heap[at];
@@ -338,24 +316,57 @@ static void heap_sink(struct candidate *heap, size_t at, size_t count)
     heap[at] = sinking;
 }
 
-/* How many are still lacking then. */
-static uint32_t pick_victims(struct core *core, const struct lease *lease, uint32_t wanted)
+static size_t heap_make(struct core *core)
 {
     size_t count = 0;
     SET_EACH (&core->lease_sets[LEASES_GIVING], slot) {
-        count = victims_of(core, core->lease_slots[slot], lease, wanted, count);
+        const struct lease *victim = core->lease_slots[slot];
+        core->candidates[count++] = (struct candidate){
+            .device = victim->first,
+            .cost = core_victim_cost(core, victim->first),
+            .above = victim->surplus,
+        };
     }
-    struct candidate *heap = core->candidates;
     for (size_t at = count / 2; at-- > 0;) {
-        heap_sink(heap, at, count);
+        heap_sink(core->candidates, at, count);
     }
-    while (wanted > 0 && count > 0) {
-        if (suits(core, heap[0].device, lease)) {
-            pick_count(core, heap[0].device, lease, true);
+    return count;
+}
+
+/* The next device of the victim that can go, if it has to give one more at all. */
+static struct device *victim_next(const struct core *core, const struct candidate *victim,
+                                  const struct lease *lease)
+{
+    const struct lease *giver = victim->device->lease;
+    uint32_t given = giver->surplus - victim->above + 1;
+    if (core_guard(core, giver, given, CORE_RUNG_SHRINK, false) != CORE_REASON_NONE) {
+        return NULL;
+    }
+    struct device *device = victim->device;
+    while (device != NULL && !is_victim(core, device, lease)) {
+        device = device->next;
+    }
+    return device;
+}
+
+/* One device at a time, always from whom it costs least. Returns how many are lacking then. */
+static uint32_t pick_victims(struct core *core, const struct lease *lease, uint32_t wanted)
+{
+    struct candidate *heap = core->candidates;
+    for (size_t count = heap_make(core); wanted > 0 && count > 0;) {
+        struct device *device = victim_next(core, &heap[0], lease);
+        if (device != NULL) {
+            pick_count(core, device, lease, true);
             wanted--;
         }
-        heap[0] = heap[--count];
-        heap_sink(heap, 0, count);
+        if (device == NULL || device->next == NULL || --heap[0].above == 0) {
+            heap[0] = heap[--count];
+        } else {
+            heap[0].device = device->next;
+        }
+        if (count > 0) {
+            heap_sink(heap, 0, count);
+        }
     }
     return wanted;
 }

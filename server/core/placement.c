@@ -3,6 +3,12 @@
  * Then models are parked wherever memory is left, so that a burst finds them loaded. */
 #include "server/core/state.h"
 
+/* Of more places that fit, the best one is hardly ever better. */
+#define PLACES_COMPARED 32
+/* Parking looks at no more devices at once, and at the next ones after a pause. */
+#define PARKING_LOOKS 256
+#define PARKING_PAUSE_NS (SECOND_NS / 1000)
+
 enum fit {
     FIT_YES,
     FIT_UNUSABLE,
@@ -143,6 +149,7 @@ static struct device *place_find(const struct core *core, const struct endpoint 
 {
     struct device *best = NULL;
     uint64_t best_score = UINT64_MAX;
+    uint32_t fits = 0;
     CANDIDATES (core, endpoint, endpoint->wide, device) {
         if (fit_of(core, device, endpoint) != FIT_YES) {
             continue;
@@ -151,6 +158,9 @@ static struct device *place_find(const struct core *core, const struct endpoint 
         if (score < best_score) {
             best = device;
             best_score = score;
+        }
+        if (++fits == PLACES_COMPARED) {
+            break;
         }
     }
     return best;
@@ -376,6 +386,12 @@ static void lacking_follow(struct core *core, struct endpoint *endpoint, bool la
         endpoint->lacking_since_ns = lacking ? core->now_ns : NEVER_NS;
         core_endpoint_note(core, endpoint);
     }
+    bool sustained =
+        core->now_ns >= core_add_u64(endpoint->lacking_since_ns, core->config.sustained_ns);
+    if (sustained != endpoint->sustained) {
+        endpoint->sustained = sustained;
+        endpoint->wide = endpoint->wide || sustained; /* more may be taken for it now */
+    }
 }
 
 static void satisfy(struct core *core, struct endpoint *endpoint)
@@ -391,7 +407,6 @@ static void satisfy(struct core *core, struct endpoint *endpoint)
         endpoint->advice = 0;
         return;
     }
-    endpoint->wide = endpoint->wide || core_endpoint_is_news(core, endpoint);
     uint32_t coming = core_capacity_coming(core, endpoint, NEVER_NS);
     while (core_endpoint_serving(endpoint) + coming < endpoint->needed) {
         uint32_t serving = core_endpoint_serving(endpoint);
@@ -411,17 +426,53 @@ static void satisfy(struct core *core, struct endpoint *endpoint)
 
 /* ---- parking: where memory is left, but not what is being cleared for something needed ---- */
 
+static bool is_full(const struct endpoint *endpoint)
+{
+    return endpoint->placed >= endpoint->spec.devices_max;
+}
+
+static void park_on(struct core *core, struct device *device, struct endpoint *endpoint)
+{
+    if (!is_full(endpoint) && device->instances_removing == 0 &&
+        fit_of(core, device, endpoint) == FIT_YES) {
+        core_instance_place(core, device, endpoint);
+    }
+}
+
+/* All devices, a part at a time: it is not urgent. */
+static void park_widely(struct core *core, struct endpoint *endpoint)
+{
+    uint32_t looks = 0;
+    struct device *device = candidate(core, endpoint, true, endpoint->parking_slot);
+    while (device != NULL && looks++ < PARKING_LOOKS && !is_full(endpoint)) {
+        park_on(core, device, endpoint);
+        endpoint->parking_slot = device->slot + 1;
+        device = candidate(core, endpoint, true, endpoint->parking_slot);
+    }
+    endpoint->parking_ns = NEVER_NS;
+    if (device == NULL) {
+        endpoint->wide_parking = false;
+        endpoint->parking_slot = 0;
+    } else if (!is_full(endpoint)) {
+        endpoint->parking_ns = core_add_u64(core->now_ns, PARKING_PAUSE_NS);
+    }
+    core_endpoint_note(core, endpoint);
+}
+
 static void park(struct core *core, struct endpoint *endpoint)
 {
-    CANDIDATES (core, endpoint, endpoint->wide_parking, device) {
-        if (endpoint->placed >= endpoint->spec.devices_max) {
-            break;
-        }
-        if (device->instances_removing == 0 && fit_of(core, device, endpoint) == FIT_YES) {
-            core_instance_place(core, device, endpoint);
-        }
+    if (is_full(endpoint)) {
+        endpoint->wide_parking = true; /* it has not looked at what is new */
+        endpoint->parking_slot = 0;
+        return;
     }
-    endpoint->wide_parking = endpoint->placed >= endpoint->spec.devices_max;
+    if (endpoint->wide_parking &&
+        (endpoint->parking_ns == NEVER_NS || core->now_ns >= endpoint->parking_ns)) {
+        park_widely(core, endpoint);
+    }
+    CANDIDATES (core, endpoint, false, device) {
+        park_on(core, device, endpoint);
+    }
 }
 
 void core_placement_plan(struct core *core)

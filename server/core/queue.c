@@ -261,6 +261,12 @@ static void supply_gather(struct core *core, struct supply supply[CORE_KINDS_MAX
     }
 }
 
+static uint32_t news_count(const struct core *core)
+{
+    return core->device_sets[NEWS].count + core->endpoint_sets[NEWS].count +
+           core->lease_sets[NEWS].count;
+}
+
 /* One that lacked more than that cannot have its minimum now either. */
 static bool may_reach(struct lease *lease, const struct supply supply[CORE_KINDS_MAX])
 {
@@ -318,8 +324,11 @@ void core_queue_plan(struct core *core)
         struct lease *lease = core->queue[i];
         bool held_up = (lease->spec.kinds_mask & blocked) != 0;
         if (has_news(core, lease, supply, held_up)) {
+            uint32_t news = news_count(core);
             consider(core, lease, held_up);
-            supply_gather(core, supply); /* others may have what it let go of */
+            if (news != news_count(core)) { /* others may have what it let go of */
+                supply_gather(core, supply);
+            }
         }
         if (!held_up && !lease->reaching && must_not_be_overtaken(core, lease)) {
             blocked |= lease->spec.kinds_mask;

@@ -213,6 +213,9 @@ struct endpoint {
     uint32_t taken;            /* scratch of the planner: instances that its plan would remove */
     bool wide, wide_parking, wide_bridging, wide_lasting; /* the next plan for it looks at
                                                            * everything, not only at news */
+    bool sustained;                                       /* it has lacked devices for a while */
+    uint32_t parking_slot; /* where the wide look for parking goes on ... */
+    uint64_t parking_ns;   /* ... and when; NEVER_NS: at once */
     uint64_t advice;
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     /* As of its last touch. */

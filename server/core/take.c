@@ -385,12 +385,15 @@ static bool offers_gather(struct core *core, const struct need *need, struct off
     return is_any_good(offers);
 }
 
+/* For ANY the endpoint's own flag tells: what it lacks changes all the time, what it is offered
+ * does not change by that. */
 static bool looks_wide(const struct core *core, const struct endpoint *endpoint, enum core_take how)
 {
-    bool wide = how == CORE_TAKE_LASTING  ? endpoint->wide_lasting
-                : how == CORE_TAKE_BRIDGE ? endpoint->wide_bridging
-                                          : endpoint->wide;
-    return wide || core_endpoint_is_news(core, endpoint);
+    if (how == CORE_TAKE_ANY) {
+        return endpoint->wide;
+    }
+    return core_endpoint_is_news(core, endpoint) ||
+           (how == CORE_TAKE_LASTING ? endpoint->wide_lasting : endpoint->wide_bridging);
 }
 
 /* ---- taking it ---- */

@@ -17,7 +17,7 @@ struct crowd *crowd_create(const struct crowd_size *size, uint64_t seed);
 void crowd_destroy(struct crowd *crowd);
 /* The next event; then crowd_step lets the core have it. */
 struct core_event crowd_next(struct crowd *crowd);
-/* Takes the time of core_step alone, in ns of the processor's own clock. */
+/* Returns what core_step alone took of this thread's processor time, in ns. */
 uint64_t crowd_step(struct crowd *crowd, const struct core_event *event);
 struct core *crowd_core(struct crowd *crowd);
 uint64_t crowd_now_ns(const struct crowd *crowd);
