@@ -236,6 +236,7 @@ void core_device_suspended(struct core *core, struct device *device, uint64_t re
     hold_move(core, device, CORE_HOLD_SUSPENDED, device->lease);
     device->holder_bytes = residue_bytes;
     device->deadline_ns = core_lease_stop_end_ns(core, device->lease);
+    core_device_touch(core, device); /* there may be room beside it now */
     device->handovers++;
     core->handovers[device->rung]++;
 }
@@ -377,6 +378,7 @@ void core_device_restore_stopped(struct core *core, struct device *device, struc
     device->holder_bytes =
         residue_bytes < device->memory_bytes ? residue_bytes : device->memory_bytes;
     device->deadline_ns = core_lease_stop_end_ns(core, lease);
+    core_device_touch(core, device);
 }
 
 void core_device_overdue(struct core *core, struct device *device)

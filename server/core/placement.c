@@ -116,24 +116,25 @@ static enum fit fit_of(const struct core *core, const struct device *device,
 
 /* ---- which devices to look at: those with news, or all where an instance could be at all ---- */
 
-static struct device *candidate(const struct core *core, const struct endpoint *endpoint, bool wide,
-                                uint32_t from)
+static struct device *candidate(const struct core *core, const struct endpoint *endpoint,
+                                enum device_set set, bool wide, uint32_t from)
 {
     uint32_t best = SLOT_NONE;
-    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && wide; kind++) {
-        const struct set *open = &core->device_sets[DEVICES_OPEN + kind];
-        if (((endpoint->spec.kinds_mask >> kind) & 1) && open->count > 0) {
-            uint32_t slot = core_set_next(open, from);
+    const struct set *news = &core->device_sets[NEWS];
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        const struct set *of_kind = &core->device_sets[set + kind];
+        if (((endpoint->spec.kinds_mask >> kind) & 1) && of_kind->count > 0) {
+            uint32_t slot =
+                wide ? core_set_next(of_kind, from) : core_set_next_in_both(of_kind, news, from);
             best = slot < best ? slot : best;
         }
     }
-    best = wide ? best : core_set_next(&core->device_sets[NEWS], from);
     return best != SLOT_NONE ? core->device_slots[best] : NULL;
 }
 
-#define CANDIDATES(core, of, wide, each)                                                           \
-    for (struct device *each = candidate(core, of, wide, 0); each != NULL;                         \
-         each = candidate(core, of, wide, each->slot + 1))
+#define CANDIDATES(core, of, set, wide, each)                                                      \
+    for (struct device *each = candidate(core, of, set, wide, 0); each != NULL;                    \
+         each = candidate(core, of, set, wide, each->slot + 1))
 
 /* ---- what demand needs ---- */
 
@@ -150,7 +151,7 @@ static struct device *place_find(const struct core *core, const struct endpoint 
     struct device *best = NULL;
     uint64_t best_score = UINT64_MAX;
     uint32_t fits = 0;
-    CANDIDATES (core, endpoint, endpoint->wide, device) {
+    CANDIDATES (core, endpoint, DEVICES_OPEN, endpoint->wide, device) {
         if (fit_of(core, device, endpoint) != FIT_YES) {
             continue;
         }
@@ -276,7 +277,7 @@ static void make_way(struct core *core, struct endpoint *endpoint)
 
 static bool make_room_somewhere(struct core *core, const struct endpoint *endpoint)
 {
-    CANDIDATES (core, endpoint, endpoint->wide, device) {
+    CANDIDATES (core, endpoint, DEVICES_OPEN, endpoint->wide, device) {
         if (fit_of(core, device, endpoint) == FIT_MEMORY && !room_coming(core, device, endpoint) &&
             make_room(core, device, endpoint)) {
             return true;
@@ -433,8 +434,7 @@ static bool is_full(const struct endpoint *endpoint)
 
 static void park_on(struct core *core, struct device *device, struct endpoint *endpoint)
 {
-    if (!is_full(endpoint) && device->instances_removing == 0 &&
-        fit_of(core, device, endpoint) == FIT_YES) {
+    if (!is_full(endpoint) && fit_of(core, device, endpoint) == FIT_YES) {
         core_instance_place(core, device, endpoint);
     }
 }
@@ -443,11 +443,11 @@ static void park_on(struct core *core, struct device *device, struct endpoint *e
 static void park_widely(struct core *core, struct endpoint *endpoint)
 {
     uint32_t looks = 0;
-    struct device *device = candidate(core, endpoint, true, endpoint->parking_slot);
+    struct device *device = candidate(core, endpoint, DEVICES_ROOMY, true, endpoint->parking_slot);
     while (device != NULL && looks++ < PARKING_LOOKS && !is_full(endpoint)) {
         park_on(core, device, endpoint);
         endpoint->parking_slot = device->slot + 1;
-        device = candidate(core, endpoint, true, endpoint->parking_slot);
+        device = candidate(core, endpoint, DEVICES_ROOMY, true, endpoint->parking_slot);
     }
     endpoint->parking_ns = NEVER_NS;
     if (device == NULL) {
@@ -470,7 +470,7 @@ static void park(struct core *core, struct endpoint *endpoint)
         (endpoint->parking_ns == NEVER_NS || core->now_ns >= endpoint->parking_ns)) {
         park_widely(core, endpoint);
     }
-    CANDIDATES (core, endpoint, false, device) {
+    CANDIDATES (core, endpoint, DEVICES_ROOMY, false, device) {
         park_on(core, device, endpoint);
     }
 }

@@ -48,8 +48,10 @@ enum device_set {
     DEVICES_PICKED,   /* scratch of a plan for a gang */
     DEVICES_OLD,      /* scratch of growth: without news, but looked at */
     DEVICES_IDLE,     /* [kind]: usable, free, not kept, promised to nobody */
-    DEVICES_OPEN = DEVICES_IDLE + CORE_KINDS_MAX, /* [kind]: see core_device_is_open */
-    DEVICE_SETS = DEVICES_OPEN + CORE_KINDS_MAX,
+    DEVICES_OPEN = DEVICES_IDLE + CORE_KINDS_MAX,  /* [kind]: see core_device_is_open */
+    DEVICES_ROOMY = DEVICES_OPEN + CORE_KINDS_MAX, /* [kind]: of those, with memory for some
+                                                    * endpoint, and nothing being removed */
+    DEVICE_SETS = DEVICES_ROOMY + CORE_KINDS_MAX,
 };
 
 enum lease_set {
@@ -365,7 +367,8 @@ struct core {
     struct endpoint **endpoint_slots;
     struct set endpoint_sets[MARKS];
     uint32_t endpoints_removing;
-    struct lease **leases; /* by id */
+    uint64_t smallest_bytes; /* of an instance of any endpoint */
+    struct lease **leases;   /* by id */
     size_t lease_count, lease_capacity;
     struct lease **lease_slots;
     struct set lease_sets[LEASE_SETS];

@@ -263,8 +263,23 @@ static int endpoint_compare(const void *a, const void *b)
     return left->spec.endpoint < right->spec.endpoint ? -1 : 1;
 }
 
+static void smallest_follow(struct core *core)
+{
+    uint64_t smallest_bytes = UINT64_MAX;
+    for (size_t i = 0; i < core->endpoint_count; i++) {
+        uint64_t bytes = core->endpoints[i]->spec.memory_bytes;
+        smallest_bytes = bytes < smallest_bytes ? bytes : smallest_bytes;
+    }
+    if (smallest_bytes != core->smallest_bytes) {
+        core->smallest_bytes = smallest_bytes;
+        core_touch_all(core); /* room is measured by it */
+    }
+}
+
+/* Of what their specifications say together; after each change of one. */
 void core_endpoint_rank(struct core *core)
 {
+    smallest_follow(core);
     for (size_t i = 0; i < core->endpoint_count; i++) {
         core->ranked[i] = core->endpoints[i];
     }

@@ -16,7 +16,14 @@ static bool device_is_idle(const struct device *device)
            device->promised == NULL && !device->kept;
 }
 
-static bool device_is_in(const struct device *device, enum device_set set)
+static bool device_is_roomy(const struct core *core, const struct device *device)
+{
+    uint64_t used = core_add_u64(core_device_memory_used(device), core->smallest_bytes);
+    return core_device_is_open(device) && device->instances_removing == 0 &&
+           used <= device->memory_bytes;
+}
+
+static bool device_is_in(const struct core *core, const struct device *device, enum device_set set)
 {
     switch (set) {
     case DEVICES_THERE:
@@ -33,19 +40,21 @@ static bool device_is_in(const struct device *device, enum device_set set)
     case DEVICES_HOT:
         return device->hot_since_ns != NEVER_NS && device->hold == CORE_HOLD_HELD;
     default:
-        return set == DEVICES_IDLE + device->kind ? device_is_idle(device)
-                                                  : core_device_is_open(device);
+        return set == DEVICES_IDLE + device->kind   ? device_is_idle(device)
+               : set == DEVICES_OPEN + device->kind ? core_device_is_open(device)
+                                                    : device_is_roomy(core, device);
     }
 }
 
-static const enum device_set device_sets[] = {DEVICES_KEPT,    DEVICES_MOVING, DEVICES_CLEARING,
-                                              DEVICES_HOT,     DEVICES_IDLE,   DEVICES_OPEN,
-                                              DEVICES_PROMISED};
+static const enum device_set device_sets[] = {DEVICES_KEPT,     DEVICES_MOVING, DEVICES_PROMISED,
+                                              DEVICES_CLEARING, DEVICES_HOT,    DEVICES_IDLE,
+                                              DEVICES_OPEN,     DEVICES_ROOMY};
 
 /* The set of this name for the device's kind. */
 static enum device_set set_for(const struct device *device, enum device_set set)
 {
-    return set == DEVICES_IDLE || set == DEVICES_OPEN ? set + device->kind : set;
+    bool by_kind = set == DEVICES_IDLE || set == DEVICES_OPEN || set == DEVICES_ROOMY;
+    return by_kind ? set + device->kind : set;
 }
 
 /* See FREE_SHARED and so on. */
@@ -75,7 +84,7 @@ void core_device_touch(struct core *core, struct device *device)
     mark(core->device_sets, device->slot);
     for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
         enum device_set set = set_for(device, device_sets[i]);
-        core_set_put(&core->device_sets[set], device->slot, device_is_in(device, set));
+        core_set_put(&core->device_sets[set], device->slot, device_is_in(core, device, set));
     }
     core_groups_count(core, device, device_free(core, device));
     count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
@@ -260,7 +269,8 @@ static const char *device_check(const struct core *core, const struct device *de
     }
     for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
         enum device_set set = set_for(device, device_sets[i]);
-        if (core_set_has(&core->device_sets[set], device->slot) != device_is_in(device, set)) {
+        if (core_set_has(&core->device_sets[set], device->slot) !=
+            device_is_in(core, device, set)) {
             return "a set of device";
         }
     }
