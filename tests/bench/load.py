@@ -26,10 +26,10 @@ class Closed:
 
     def __init__(self, server, model, rows, width, in_flight, core):
         self.requests = 0  # answered so far
-        self.process = subprocess.Popen(
-            [os.path.join(harness.BUILD, "tests/bench/closed"), server.address,
-             body_file(server, model, rows, width), str(in_flight)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, preexec_fn=process.pinned(core))
+        command = [os.path.join(harness.BUILD, "tests/bench/closed"), server.address,
+                   body_file(server, model, rows, width), str(in_flight)]
+        self.process = subprocess.Popen(process.pinned(core, command), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
 
     def run(self, seconds):
         """Requests per second; none may fail."""
@@ -47,16 +47,17 @@ class Closed:
 
 
 def command(server, model, rate, seconds, seed):
-    return [os.path.join(harness.BUILD, "tidepool-load"), "--server", server.address, "--endpoint",
-            model, "--rate", "%g" % rate, "--seconds", "%g" % seconds, "--poisson", "--seed",
-            str(seed), "--json"]
+    """On a core that the server's device leaves free."""
+    return process.pinned(process.other_core(server), [
+        os.path.join(harness.BUILD, "tidepool-load"), "--server", server.address, "--endpoint",
+        model, "--rate", "%g" % rate, "--seconds", "%g" % seconds, "--poisson", "--seed",
+        str(seed), "--json"])
 
 
 def play(server, model, rate, seconds, seed=1):
     """The report of one open-loop run; none may fail."""
     done = subprocess.run(command(server, model, rate, seconds, seed), capture_output=True,
-                          text=True, timeout=seconds + 60, check=False,
-                          preexec_fn=process.pinned(process.other_core(server)))
+                          text=True, timeout=seconds + 60, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)
     return json.loads(done.stdout)
@@ -67,8 +68,7 @@ def steady(server, model, rate, seconds, seed=1):
     """The same beside what the caller does; entered when the first answers have come."""
     before = server.metrics().sum("nv_inference_request_success", model=model)
     running = subprocess.Popen(command(server, model, rate, seconds, seed),
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               preexec_fn=process.pinned(process.other_core(server)))
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     def answered():
         if running.poll() is not None:
             raise RuntimeError("the load ended early: " + "".join(running.communicate()))

@@ -23,9 +23,10 @@ def other_core(server):
     return next(core for core in CORES if core != device)
 
 
-def pinned(core):
-    """For Popen's preexec_fn."""
-    return lambda: os.sched_setaffinity(0, {core})
+def pinned(core, command=()):
+    """The command, to run on this core. Not by a function after fork: gRPC's threads of this process do
+    not always outlive a fork, and would end the child before it has begun."""
+    return ["taskset", "--cpu-list", str(core), *command]
 
 
 def thread_times(pid):

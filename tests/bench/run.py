@@ -11,6 +11,8 @@ import platform
 import sys
 import time
 
+import pytest
+
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import beside    # noqa: E402
 import figures   # noqa: E402
@@ -100,7 +102,7 @@ def main():
         try:
             with process.Place() as place:
                 found = group(place, options.rounds, options.quick)
-        except Exception as error:  # one figure's trouble must not lose the others
+        except (Exception, pytest.fail.Exception) as error:  # one figure's trouble must not lose the others
             print("   %s: %s" % (type(error).__name__, error), flush=True)
             failed.append(group.__name__)
             continue

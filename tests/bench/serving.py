@@ -18,7 +18,8 @@ def onnx_throughput(place, rounds, quick):
                                    width)
         server = place.server([])
         models.write_model(server.repository, "dense", models.dense(width, layers, batch))
-        server.start(preexec=process.pinned(process.SERVER_CORE))
+        server.wrapper = process.pinned(process.SERVER_CORE)
+        server.start()
         direct = process.Direct(os.path.join(server.repository, "dense/1/model.onnx"), width, batch,
                                 process.SERVER_CORE)
         client = load.Closed(server, "dense", batch, width, 4, process.CLIENT_CORE)

@@ -26,8 +26,8 @@ class Program:
     """A server that prints its port and ends with its standard input."""
 
     def __init__(self, command, core):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, preexec_fn=process.pinned(core))
+        self.process = subprocess.Popen(process.pinned(core, command), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
         self.pid = self.process.pid
 
@@ -40,10 +40,11 @@ class Replay:
     """The client, connected; each run is one round."""
 
     def __init__(self, port, body, connections, streams, core=None):
+        command = [os.path.join(TOOLS, "replay"), "127.0.0.1:%d" % port, METHOD, body,
+                   str(connections), str(streams)]
         self.process = subprocess.Popen(
-            [os.path.join(TOOLS, "replay"), "127.0.0.1:%d" % port, METHOD, body,
-             str(connections), str(streams)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, preexec_fn=process.pinned(process.CLIENT_CORE if core is None else core))
+            process.pinned(process.CLIENT_CORE if core is None else core, command),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, seconds):
         self.process.stdin.write("%g\n" % seconds)
@@ -186,7 +187,8 @@ def whole(place, rounds, quick):
     seconds = 0.2 if quick else 0.5
     small = request_file(place.path("wire"), 64)
     server = identity_server(place)
-    server.start(preexec=process.pinned(process.SERVER_CORE))
+    server.wrapper = process.pinned(process.SERVER_CORE)
+    server.start()
     other = peer()
     port, pid = server.ports["inference"], server.process.pid
     pipelined = compare(Side(port, pid, small, 4, 32), Side(other.port, other.pid, small, 4, 32),

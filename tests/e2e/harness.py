@@ -140,7 +140,7 @@ class Server:
             json.dump(self.config, file, indent=1)
         return path
 
-    def spawn(self, preexec=None):
+    def spawn(self):
         environment = dict(os.environ, **sanitizer_environment(self.directory))
         if not os.path.exists(os.path.join(BUILD, "onnxruntime")):
             environment.setdefault("TIDEPOOL_ONNXRUNTIME", onnxruntime_library())
@@ -148,10 +148,10 @@ class Server:
                                   self.write_config()]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(command + self.arguments, stdout=log, stderr=log,
-                                            env=environment, preexec_fn=preexec)
+                                            env=environment)
 
-    def start(self, ready=True, preexec=None):
-        self.spawn(preexec)
+    def start(self, ready=True):
+        self.spawn()
         self.status = wait_until(self.first_status, 30 * SLOWER, "start of tidepoold")
         self.ports = {}
         for listener in self.status.listeners:
