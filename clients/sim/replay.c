@@ -41,6 +41,8 @@ int replay_core_step(struct replay_core *core, const struct core_event *event,
     }
     core->count = core_step(core->core, event, core->actions);
     core->now_ns = event->time_ns > core->now_ns ? event->time_ns : core->now_ns;
+    course->first_ns = course->events == 0 ? core->now_ns : course->first_ns;
+    course->last_ns = core->now_ns;
     course->events++;
     for (size_t i = 0; i < core->count; i++) {
         course->actions[core->actions[i].kind]++;
@@ -73,7 +75,6 @@ struct repetition {
     struct replay_core core;
     struct awaited awaited[AWAITED_MAX];
     uint64_t awaited_count;
-    uint64_t first_ns;
 };
 
 static void delays_ask(struct repetition *repetition)
@@ -118,9 +119,6 @@ static int take_item(struct repetition *repetition, const struct record_item *it
         return 0;
     }
     delays_answer(repetition, &item->event);
-    if (replay->recorded.events == 0) {
-        repetition->first_ns = item->event.time_ns;
-    }
     if (replay_core_step(&repetition->core, &item->event, &replay->recorded, error) < 0) {
         return -(int)error->code;
     }
@@ -142,9 +140,8 @@ static int repeat(struct repetition *repetition, struct record_reader *reader, s
     if (result == 0) {
         struct replay *replay = repetition->replay;
         replay_core_sum(&repetition->core, &replay->recorded);
-        replay->span_s = (double)(repetition->core.now_ns - repetition->first_ns) / 1e9;
         replay->same = replay->hashes > 0 && replay->wrong_at == 0;
-        replay->torn_bytes = record_torn(reader);
+        replay->recorded.torn_bytes = record_torn(reader);
         replay->wall_ns = record_reader_head(reader)->wall_ns;
     }
     replay_core_fini(&repetition->core);
@@ -194,6 +191,17 @@ static int try_other(const char *path, const struct core_config *recorded,
     return what_if_run(path, &config, delays, &replay->other, error);
 }
 
+/* What the recorded settings make of a part without those before it. */
+static int rebuild(const char *path, const struct record_head *head, struct replay *replay,
+                   struct error *error)
+{
+    struct replay_delays unknown = {0};
+    replay->part = head->part;
+    replay->events_before = head->events;
+    replay->wall_ns = head->wall_ns;
+    return what_if_run(path, &head->config, &unknown, &replay->recorded, error);
+}
+
 int replay_run(const char *path, const char *const *settings, size_t setting_count,
                struct replay *ret_replay, struct error *error)
 {
@@ -208,10 +216,12 @@ int replay_run(const char *path, const char *const *settings, size_t setting_cou
         goto out;
     }
     repetition->replay = ret_replay;
-    result = repeat(repetition, reader, error);
+    const struct record_head *head = record_reader_head(reader);
+    result = head->part == 0 ? repeat(repetition, reader, error)
+                             : rebuild(path, head, ret_replay, error);
     if (result == 0 && setting_count > 0) {
-        result = try_other(path, &record_reader_head(reader)->config, settings, setting_count,
-                           &repetition->delays, ret_replay, error);
+        result = try_other(path, &head->config, settings, setting_count, &repetition->delays,
+                           ret_replay, error);
     }
     ret_replay->wall_s = (double)(clock_now_ns() - began_ns) / 1e9;
 out:

@@ -4,6 +4,8 @@
  * Other settings: what the world does is taken from the log; what answers an action cannot be, for
  * other actions come. It is answered after the time that the log's own took on average. A holder's
  * words count for the run that its lease is in then.
+ * Part:    a further part of a log (writer.h) holds no exact state to begin from: it is played with
+ *          answers of our own too, each after a millisecond.
  * Owner:   the caller keeps the texts alive. Thread: one. */
 #ifndef TIDEPOOL_CLIENTS_SIM_REPLAY_H
 #define TIDEPOOL_CLIENTS_SIM_REPLAY_H
@@ -18,6 +20,8 @@
 /* What a core did with the events. */
 struct replay_course {
     uint64_t events;
+    uint64_t first_ns, last_ns; /* of the events */
+    uint64_t torn_bytes;        /* of the log, left out */
     uint64_t actions[CORE_ACTION_COUNT];
     uint64_t handovers; /* of all devices */
     uint64_t hash;
@@ -31,11 +35,12 @@ struct replay_delays {
 
 struct replay {
     uint64_t wall_ns;  /* when the recorded run began */
-    double span_s;     /* from its first event to its last */
     uint64_t hashes;   /* in the log */
     bool same;         /* all of them came again */
     uint64_t wrong_at; /* number of the event by which the first did not; 0: all did */
-    uint64_t torn_bytes;
+    /* Above 0: the log is a further part of its run, without those before it. Its core is rebuilt
+     * from what was known when the part began, and nothing is compared: see what_if.c. */
+    uint64_t part, events_before;
     struct replay_course recorded;
     bool has_other;
     struct replay_course other; /* under the other settings */

@@ -34,12 +34,22 @@ static json_t *course_json(const struct replay_course *course)
     return object;
 }
 
+static double span_s(const struct replay *replay)
+{
+    return (double)(replay->recorded.last_ns - replay->recorded.first_ns) / 1e9;
+}
+
 json_t *replay_json(const struct replay *replay)
 {
-    json_t *object = json_pack("{s:b, s:I, s:I, s:f, s:f, s:o}", "same", (int)replay->same,
-                               "hashes", (json_int_t)replay->hashes, "torn_bytes",
-                               (json_int_t)replay->torn_bytes, "span_s", replay->span_s, "wall_s",
-                               replay->wall_s, "recorded", course_json(&replay->recorded));
+    json_t *object = json_pack(
+        "{s:b, s:I, s:I, s:f, s:f, s:o}", "same", (int)replay->same, "hashes",
+        (json_int_t)replay->hashes, "torn_bytes", (json_int_t)replay->recorded.torn_bytes, "span_s",
+        span_s(replay), "wall_s", replay->wall_s, "recorded", course_json(&replay->recorded));
+    if (replay->part != 0) {
+        json_object_set_new(object, "part", json_integer((json_int_t)replay->part));
+        json_object_set_new(object, "events_before",
+                            json_integer((json_int_t)replay->events_before));
+    }
     if (replay->wrong_at != 0) {
         json_object_set_new(object, "differs_by_event", json_integer((json_int_t)replay->wrong_at));
     }
@@ -68,13 +78,19 @@ static void course_print(const char *name, const struct replay_course *course, F
 
 void replay_print(const struct replay *replay, FILE *out)
 {
-    fprintf(out, "%.1f s of a server's life, %" PRIu64 " events in %.2f s\n", replay->span_s,
+    fprintf(out, "%.1f s of a server's life, %" PRIu64 " events in %.2f s\n", span_s(replay),
             replay->recorded.events, replay->wall_s);
-    if (replay->torn_bytes > 0) {
+    if (replay->recorded.torn_bytes > 0) {
         fprintf(out, "the last %" PRIu64 " bytes of the log are cut or damaged and left out\n",
-                replay->torn_bytes);
+                replay->recorded.torn_bytes);
     }
-    if (replay->hashes == 0) {
+    if (replay->part != 0) {
+        fprintf(out,
+                "part %" PRIu64 " of its log: the %" PRIu64
+                " events before it are missing; rebuilt as after a restart of the server, without "
+                "what had been learned: not compared with what was decided\n",
+                replay->part, replay->events_before);
+    } else if (replay->hashes == 0) {
         fprintf(out, "the log ends before its first hash: nothing to compare with\n");
     } else if (replay->same) {
         fprintf(out,

@@ -227,6 +227,7 @@ int what_if_run(const char *path, const struct core_config *config,
     }
     if (result == 0) {
         replay_core_sum(&world.core, ret_course);
+        ret_course->torn_bytes = record_torn(reader);
     }
     replay_core_fini(&world.core);
     agenda_fini(&world.answers);

@@ -152,13 +152,13 @@ static const struct option planner_table[] = {
 
 static const struct option record_table[] = {
     {.name = "enabled", .kind = OPTION_BOOL, .offset = FIELD(record.enabled), .standard = "true",
-     .help = "Writes every event that the planner is told to `events/events-<start>.log` in the "
-             "state folder; `tidepool sim --replay FILE` repeats its decisions from that. The file "
-             "holds the seed of fencing tokens and is readable for its owner alone."},
+     .help = "Writes every event that the planner is told to `events/events-<start>-<part>.log` in "
+             "the state folder; `tidepool sim --replay FILE` repeats its decisions from that. The "
+             "files hold the seed of fencing tokens and are readable for their owner alone."},
     {.name = "max_mib", .kind = OPTION_INT, .offset = FIELD(record.max_mib), .unit = "MiB",
      .minimum = 1, .maximum = 1 << 20, .standard = "256",
-     .help = "All these files together; one start of the server has at most half of it, the oldest "
-             "starts' files go first."},
+     .help = "All these files together, at any time: the oldest go first. What begins in the middle "
+             "of a start of the server is replayed without what was learned before."},
 };
 
 static const struct option log_table[] = {

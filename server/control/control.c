@@ -141,7 +141,8 @@ static void create_record(struct control *control, const struct core_config *con
     }
     struct record_options options = {.directory = directory,
                                      .bytes_max = (uint64_t)control->config->record.max_mib << 20,
-                                     .wall_ns = control->start_wall_ns};
+                                     .wall_ns = control->start_wall_ns,
+                                     .now_ns = control->start_ns};
     control->record = record_writer_create(&options, config, &error);
     if (control->record == NULL) {
         log_write(LOG_WARN, "record", "events are not recorded", "reason=%s",

@@ -1,6 +1,8 @@
 /* log.c: writes what log.h describes. */
 #include "server/record/log.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -38,6 +40,8 @@ void record_head_write(struct record_bytes *bytes, const struct record_head *hea
 {
     record_put_number(bytes, RECORD_VERSION);
     record_put_number(bytes, head->wall_ns);
+    record_put_number(bytes, head->part);
+    record_put_number(bytes, head->events);
     fields_write(bytes, record_config_fields());
     values_write(bytes, record_config_fields(), &head->config);
     record_put_number(bytes, CORE_EVENT_COUNT);
@@ -87,4 +91,9 @@ bool record_block_pack(enum record_block kind, const struct record_bytes *conten
     *ret_block = (struct record_bytes){
         .data = data, .length = RECORD_BLOCK_HEAD + stored, .capacity = RECORD_BLOCK_HEAD + stored};
     return true;
+}
+
+void record_name_print(char name[RECORD_NAME_SIZE], uint64_t epoch, uint64_t part)
+{
+    snprintf(name, RECORD_NAME_SIZE, "events-%08" PRIu64 "-%06" PRIu64 ".log", epoch, part);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "server/record/fields.h"
@@ -27,9 +28,14 @@ struct row {
 };
 
 struct record_reader {
+    char *path; /* of the file that is read now */
     FILE *file;
     uint64_t size, torn;
-    struct record_head head;
+    struct record_head head;    /* of the first file */
+    struct record_head current; /* of this one */
+    bool rebuilds;              /* a RESTART block is read: the first file begins with one */
+    bool restarting;            /* the block is one */
+    uint64_t events;            /* of the run, up to here */
     struct row *rows;
     size_t row_count;
     unsigned char *block;
@@ -170,9 +176,20 @@ static bool values_read(struct wire_reader *cursor, const struct row *row, void 
     return true;
 }
 
+static void names_free(struct record_reader *reader)
+{
+    for (size_t i = 0; i < reader->row_count; i++) {
+        free(reader->rows[i].columns);
+    }
+    free(reader->rows);
+    reader->rows = NULL;
+    reader->row_count = 0;
+}
+
 static bool names_read(struct record_reader *reader)
 {
     uint64_t count;
+    names_free(reader);
     if (!get_number(&reader->cursor, &count) || count > KINDS_MAX) {
         return false;
     }
@@ -189,15 +206,16 @@ static bool names_read(struct record_reader *reader)
 static bool config_read(struct record_reader *reader, bool *ret_strange)
 {
     struct row row = {0};
-    core_config_init(&reader->head.config); /* for settings that the log does not know */
+    core_config_init(&reader->current.config); /* for settings that the log does not know */
     bool right = row_read(&reader->cursor, &row, true) &&
-                 values_read(&reader->cursor, &row, &reader->head.config, ret_strange);
+                 values_read(&reader->cursor, &row, &reader->current.config, ret_strange);
     free(row.columns);
     return right;
 }
 
-static int head_read(struct record_reader *reader, const char *path, struct error *error)
+static int head_read(struct record_reader *reader, struct error *error)
 {
+    const char *path = reader->path;
     uint32_t kind;
     uint64_t version = 0;
     bool strange = false;
@@ -211,7 +229,9 @@ static int head_read(struct record_reader *reader, const char *path, struct erro
                          "'%s' is a log of version %llu; this program reads version %d", path,
                          (unsigned long long)version, RECORD_VERSION);
     }
-    if (!get_number(&reader->cursor, &reader->head.wall_ns) || !config_read(reader, &strange) ||
+    if (!get_number(&reader->cursor, &reader->current.wall_ns) ||
+        !get_number(&reader->cursor, &reader->current.part) ||
+        !get_number(&reader->cursor, &reader->current.events) || !config_read(reader, &strange) ||
         !names_read(reader)) {
         return error_set(error, ERROR_DATA_LOSS, "the head of '%s' is damaged", path);
     }
@@ -223,6 +243,70 @@ static int head_read(struct record_reader *reader, const char *path, struct erro
     return 0;
 }
 
+/* ---- files ---- */
+
+static void file_close(struct record_reader *reader)
+{
+    if (reader->file != NULL) {
+        fclose(reader->file);
+        reader->file = NULL;
+    }
+    free(reader->path);
+    reader->path = NULL;
+}
+
+/* Takes the path over. */
+static int file_open(struct record_reader *reader, char *path, struct error *error)
+{
+    file_close(reader);
+    reader->path = path;
+    reader->file = path != NULL ? fopen(path, "rb") : NULL;
+    if (path == NULL) {
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED, "open a log of events: no memory");
+    }
+    if (reader->file == NULL) {
+        return error_set_errno(error, errno, "open '%s'", path);
+    }
+    fseek(reader->file, 0, SEEK_END);
+    long size = ftell(reader->file);
+    reader->size = size > 0 ? (uint64_t)size : 0;
+    rewind(reader->file);
+    return head_read(reader, error);
+}
+
+/* The path of the part after this one; NULL: the file's name is none of a part, or no memory. */
+static char *path_next(const struct record_reader *reader)
+{
+    char name[RECORD_NAME_SIZE], next[RECORD_NAME_SIZE], *path = NULL;
+    const char *slash = strrchr(reader->path, '/');
+    const char *own = slash != NULL ? slash + 1 : reader->path;
+    record_name_print(name, reader->current.config.store_epoch, reader->current.part);
+    record_name_print(next, reader->current.config.store_epoch, reader->current.part + 1);
+    if (strcmp(own, name) != 0 ||
+        asprintf(&path, "%.*s%s", (int)(own - reader->path), reader->path, next) < 0) {
+        return NULL;
+    }
+    return path;
+}
+
+/* False: there is none that continues this one. A file that has ended by damage has none. */
+static bool file_next(struct record_reader *reader)
+{
+    struct error error;
+    struct record_head before = reader->current;
+    char *path = reader->torn == 0 ? path_next(reader) : NULL;
+    if (path == NULL || access(path, R_OK) != 0) {
+        free(path);
+        return false;
+    }
+    bool follows = file_open(reader, path, &error) == 0 &&
+                   reader->current.part == before.part + 1 &&
+                   reader->current.events == reader->events &&
+                   reader->current.config.store_epoch == before.config.store_epoch;
+    reader->torn = follows ? 0 : reader->size;
+    return follows;
+}
+
 /* ---- life ---- */
 
 struct record_reader *record_open(const char *path, struct error *error)
@@ -232,37 +316,24 @@ struct record_reader *record_open(const char *path, struct error *error)
         error_set(error, ERROR_RESOURCE_EXHAUSTED, "open '%s': no memory", path);
         return NULL;
     }
-    reader->file = fopen(path, "rb");
-    if (reader->file == NULL) {
-        error_set_errno(error, errno, "open '%s'", path);
+    if (file_open(reader, strdup(path), error) < 0) {
         record_close(reader);
         return NULL;
     }
-    fseek(reader->file, 0, SEEK_END);
-    long size = ftell(reader->file);
-    reader->size = size > 0 ? (uint64_t)size : 0;
-    rewind(reader->file);
-    if (head_read(reader, path, error) < 0) {
-        record_close(reader);
-        return NULL;
-    }
+    reader->head = reader->current;
+    reader->rebuilds = reader->head.part > 0;
+    reader->events = reader->head.events;
     return reader;
 }
 
 void record_close(struct record_reader *reader)
 {
-    if (reader == NULL) {
-        return;
+    if (reader != NULL) {
+        names_free(reader);
+        file_close(reader);
+        free(reader->block);
+        free(reader);
     }
-    for (size_t i = 0; i < reader->row_count; i++) {
-        free(reader->rows[i].columns);
-    }
-    free(reader->rows);
-    free(reader->block);
-    if (reader->file != NULL) {
-        fclose(reader->file);
-    }
-    free(reader);
 }
 
 const struct record_head *record_reader_head(const struct record_reader *reader)
@@ -293,6 +364,7 @@ static int event_read(struct record_reader *reader, uint64_t number, struct reco
                          "this program does not know events of kind '%s'", row->name);
     }
     item->kind = RECORD_EVENT;
+    item->restart = reader->restarting;
     item->event.kind = (enum core_event_kind)row->kind;
     if (!record_get_signed(&reader->cursor, &passed) ||
         !values_read(&reader->cursor, row, &item->event, &strange)) {
@@ -302,19 +374,36 @@ static int event_read(struct record_reader *reader, uint64_t number, struct reco
         return error_set(error, ERROR_UNIMPLEMENTED,
                          "an event '%s' says what this program does not know", row->name);
     }
+    reader->events += reader->restarting ? 0 : 1;
     reader->before_ns += (uint64_t)passed;
     item->event.time_ns = reader->before_ns;
     return 0;
 }
 
-int record_next(struct record_reader *reader, struct record_item *ret_item, struct error *error)
+/* The next block with events, in this file or the next; false: there is none. */
+static bool events_find(struct record_reader *reader)
 {
     uint32_t kind = RECORD_BLOCK_EVENTS;
+    reader->before_ns = 0;
+    while (!block_read(reader, &kind)) {
+        if (!file_next(reader)) {
+            return false;
+        }
+        reader->rebuilds = false; /* what came before has brought the core there */
+    }
+    reader->restarting = kind == RECORD_BLOCK_RESTART;
+    if (reader->restarting && !reader->rebuilds) {
+        reader->cursor.at = reader->cursor.end;
+    }
+    return reader->restarting || kind == RECORD_BLOCK_EVENTS;
+}
+
+int record_next(struct record_reader *reader, struct record_item *ret_item, struct error *error)
+{
     uint64_t number;
     memset(ret_item, 0, sizeof *ret_item);
     while (reader->cursor.at == reader->cursor.end) {
-        reader->ended = reader->ended || !block_read(reader, &kind) || kind != RECORD_BLOCK_EVENTS;
-        reader->before_ns = 0;
+        reader->ended = reader->ended || !events_find(reader);
         if (reader->ended) {
             ret_item->kind = RECORD_END;
             return 0;

@@ -1,7 +1,9 @@
 /* writer.h: writes the log of core events while the server runs.
- * Files:   <directory>/events-<epoch>.log, one for each start of the server, whole from its first
- *          event on: only so can it be replayed. It is at most half of the bound; then recording
- *          ends. Of all runs' files the oldest go as soon as all together could pass the bound.
+ * Files:   <directory>/events-<epoch>-<part>.log; a start of the server begins with part 0, which
+ *          alone can be replayed exactly (together with those after it). The next part begins when
+ *          this one's events, not yet compressed, fill a quarter of the bound: with what rebuilds
+ *          the core (restart.h). Before each part the oldest files go, of whatever run, until all
+ *          together with it stay within the bound.
  * Delay:   a block is handed over when it is full, or at the next flush after a second. What was
  *          not handed over when the process dies is lost; a cut block is recognised.
  * Slow:    where more than WRITER_WAITING_MAX bytes wait for the disk, or it refuses them,
@@ -20,8 +22,9 @@ struct record_writer; /* opaque */
 
 struct record_options {
     const char *directory; /* made where there is none (0700); the text is copied */
-    uint64_t bytes_max;    /* of all files */
-    uint64_t wall_ns;      /* now */
+    uint64_t bytes_max;    /* of all files; some 100 KiB hold nothing useful */
+    uint64_t wall_ns;      /* now ... */
+    uint64_t now_ns;       /* ... by the clock of the events */
 };
 
 /* Begins the log of a core of this configuration that has not had an event. */

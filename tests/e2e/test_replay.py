@@ -136,7 +136,7 @@ def test_what_is_no_log_is_named(lived, tmp_path):
 
 def disk_is_full(server):
     os.makedirs(os.path.join(server.state, "events"))
-    os.symlink("/dev/full", os.path.join(server.state, "events", "events-00000001.log"))
+    os.symlink("/dev/full", os.path.join(server.state, "events", "events-00000001-000000.log"))
 
 
 def folder_is_a_file(server):

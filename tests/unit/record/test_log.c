@@ -32,6 +32,8 @@ static void head_write(uint64_t version, const char *setting, const char *kind, 
     unlink(path);
     record_put_number(&bytes, version);
     record_put_number(&bytes, 5); /* wall clock */
+    record_put_number(&bytes, 0); /* part */
+    record_put_number(&bytes, 0); /* events before it */
     record_put_text(&bytes, "config");
     record_put_number(&bytes, 1);
     record_put_text(&bytes, setting);

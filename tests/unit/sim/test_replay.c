@@ -100,7 +100,7 @@ static void live(struct server *server)
     }
 }
 
-static int server_live(void **state)
+static struct server *server_lived(uint64_t bytes_max)
 {
     struct server *server = calloc(1, sizeof *server);
     struct core_config config;
@@ -110,8 +110,8 @@ static int server_live(void **state)
     config.seed[0] = 4;
     strcpy(server->folder, "/tmp/tidepool-replay-XXXXXX");
     assert_non_null(mkdtemp(server->folder));
-    snprintf(server->path, sizeof server->path, "%s/events-00000009.log", server->folder);
-    struct record_options options = {.directory = server->folder, .bytes_max = 1 << 26};
+    snprintf(server->path, sizeof server->path, "%s/events-00000009-000000.log", server->folder);
+    struct record_options options = {.directory = server->folder, .bytes_max = bytes_max};
     server->core = core_create(&config);
     server->writer = record_writer_create(&options, &config, &error);
     assert_non_null(server->writer);
@@ -132,17 +132,26 @@ static int server_live(void **state)
     tell(server, (struct core_event){.kind = CORE_EVENT_RECONCILE_DONE});
     live(server);
     record_writer_destroy(server->writer, server->core);
-    *state = server;
+    return server;
+}
+
+static void server_free(struct server *server)
+{
+    core_destroy(server->core);
+    unlink(server->path);
+    rmdir(server->folder);
+    free(server);
+}
+
+static int server_live(void **state)
+{
+    *state = server_lived(1 << 26);
     return 0;
 }
 
 static int server_gone(void **state)
 {
-    struct server *server = *state;
-    core_destroy(server->core);
-    unlink(server->path);
-    rmdir(server->folder);
-    free(server);
+    server_free(*state);
     return 0;
 }
 
@@ -181,6 +190,35 @@ static void other_settings_meet_the_same_load(void **state)
     assert_true(calm.same);
     assert_int_equal(calm.other.actions[CORE_ACTION_REVOKE], 0);
     assert_true(calm.other.ledger.account_ns[CORE_ACCOUNT_SERVING] > 0);
+}
+
+static void part_without_those_before_it_is_rebuilt(void **state)
+{
+    (void)state;
+    struct server *server = server_lived(60000);
+    struct replay whole, part;
+    struct error error;
+    char second[160];
+    const char *const observe[] = {"mode=0"};
+    snprintf(second, sizeof second, "%s/events-00000009-000001.log", server->folder);
+    assert_int_equal(replay_run(server->path, NULL, 0, &whole, &error), 0);
+    assert_true(whole.same && whole.part == 0);
+    assert_int_equal(replay_run(second, observe, 1, &part, &error), 0);
+    assert_true(!part.same && part.part == 1 && part.hashes == 0);
+    assert_true(part.events_before > 100 && part.recorded.events > 100);
+    assert_true(part.recorded.first_ns > whole.recorded.first_ns);
+    assert_true(part.recorded.last_ns <= whole.recorded.last_ns);
+    /* The load still comes and goes, and the job with it. */
+    assert_true(part.recorded.actions[CORE_ACTION_REVOKE] >= 1);
+    assert_true(part.recorded.ledger.account_ns[CORE_ACCOUNT_SERVING] > 0);
+    assert_true(part.recorded.ledger.account_ns[CORE_ACCOUNT_TRAINING] > 0);
+    assert_int_equal(part.other.actions[CORE_ACTION_GRANT], 0);
+    json_t *document = replay_json(&part);
+    assert_int_equal(json_integer_value(json_object_get(document, "part")), 1);
+    assert_true(json_is_false(json_object_get(document, "same")));
+    json_decref(document);
+    unlink(second);
+    server_free(server);
 }
 
 static void setting_that_is_none_is_named(void **state)
@@ -249,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replay_repeats_the_actions_and_their_hash),
         cmocka_unit_test(other_settings_meet_the_same_load),
+        cmocka_unit_test(part_without_those_before_it_is_rebuilt),
         cmocka_unit_test(setting_that_is_none_is_named),
         cmocka_unit_test(actions_that_differ_are_noticed),
         cmocka_unit_test(file_that_is_no_log_is_refused),
