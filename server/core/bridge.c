@@ -261,8 +261,9 @@ uint64_t core_stop_due_ns(const struct core *core, const struct lease *lease)
 {
     if (lease->state == CORE_LEASE_RUNNING && lease->held > 0 && core_lease_can_stop(lease)) {
         const struct stop_failure *failures = lease->stop_failures;
-        const uint64_t times_ns[] = {lease->stop_again_ns, failures[0].until_ns,
-                                     failures[1].until_ns, failures[2].until_ns};
+        const uint64_t times_ns[] = {lease->stop_again_ns, lease->stop_calm_ns,
+                                     failures[0].until_ns, failures[1].until_ns,
+                                     failures[2].until_ns};
         return first_after(core, times_ns, sizeof times_ns / sizeof *times_ns);
     }
     if (lease->state == CORE_LEASE_SUSPENDED && !lease->going_on_wanted && is_whole(lease)) {

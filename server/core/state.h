@@ -296,7 +296,9 @@ struct lease {
     uint32_t idle_devices;  /* that stand still though serving could do without them ... */
     uint64_t idle_since_ns; /* ... since then ... */
     uint64_t idle_ns;       /* ... and the device time of that before */
-    uint64_t stop_again_ns; /* not before */
+    uint64_t stop_again_ns; /* not before ... */
+    uint64_t stop_calm_ns;  /* ... and not before this where no SLO is in danger */
+    uint32_t stops_capped;  /* in a row */
     bool replaced;          /* lasting devices have been found in its stead */
     bool going_on_wanted, going_on;
     enum core_reason going_on_reason;

@@ -5,6 +5,8 @@
  * RESUMED. */
 #include "server/core/state.h"
 
+#define STOP_DOUBLINGS_MAX 10
+
 bool core_rung_stops(enum core_rung rung)
 {
     return rung == CORE_RUNG_FREEZE || rung == CORE_RUNG_PAUSE || rung == CORE_RUNG_SWAP;
@@ -31,6 +33,22 @@ static void stops_link(struct core *core, struct lease *lease)
     core_stops_touch(core);
 }
 
+/* After the cap on stopped time it is its turn to be at work, as long as it stood still. A need
+ * that stops did not end has not become a burst since: without danger for an SLO it must wait ever
+ * longer, else an endpoint that lacks its minimum would stop and resume the gang for ever. */
+static void stop_rest(const struct core *core, struct lease *lease)
+{
+    if (lease->going_on_reason != CORE_REASON_STOPPED_TOO_LONG) {
+        lease->stops_capped = 0;
+        return;
+    }
+    uint64_t stood_ns = core->now_ns - lease->stop_ns;
+    uint64_t doublings = UINT64_C(1) << lease->stops_capped;
+    lease->stop_again_ns = core_add_u64(core->now_ns, stood_ns);
+    lease->stop_calm_ns = core_add_u64(core->now_ns, core_multiply_u64(stood_ns, doublings));
+    lease->stops_capped += lease->stops_capped < STOP_DOUBLINGS_MAX;
+}
+
 static void stops_unlink(struct core *core, struct lease *lease)
 {
     struct lease *next = lease->stop_next, *previous = lease->stop_previous;
@@ -40,9 +58,7 @@ static void stops_unlink(struct core *core, struct lease *lease)
     lease->stop_previous = NULL;
     core->stops_count--;
     core_stops_touch(core);
-    if (lease->going_on_reason == CORE_REASON_STOPPED_TOO_LONG) { /* its turn to be at work */
-        lease->stop_again_ns = core_add_u64(core->now_ns, core->now_ns - lease->stop_ns);
-    }
+    stop_rest(core, lease);
 }
 
 void core_stop_follow_state(struct core *core, struct lease *lease, enum core_lease_state next)

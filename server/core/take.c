@@ -94,19 +94,22 @@ uint64_t core_victim_cost(const struct core *core, const struct device *device)
 
 /* ---- whether it may be ---- */
 
-static bool stop_is_due_again(const struct core *core, const struct lease *lease,
-                              enum core_rung rung)
+/* It was stopped for as long as it may be, and is at work in its turn. */
+static bool stop_was_capped(const struct core *core, const struct lease *lease,
+                            const struct need *need)
 {
-    return core->now_ns >= lease->stop_again_ns &&
-           core->now_ns >= lease->stop_failures[rung - CORE_RUNG_FREEZE].until_ns;
+    return core->now_ns < lease->stop_again_ns ||
+           (!need->danger && core->now_ns < lease->stop_calm_ns);
 }
 
 static enum core_reason stop_refused(const struct core *core, const struct lease *lease,
                                      const struct need *need, enum core_rung rung)
 {
-    if (need->how == CORE_TAKE_LASTING || !stop_is_due_again(core, lease, rung)) {
-        return core->now_ns < lease->stop_again_ns ? CORE_REASON_STOPPED_TOO_LONG
-                                                   : CORE_REASON_RUNG_FAILED;
+    if (need->how == CORE_TAKE_LASTING || stop_was_capped(core, lease, need)) {
+        return CORE_REASON_STOPPED_TOO_LONG;
+    }
+    if (core->now_ns < lease->stop_failures[rung - CORE_RUNG_FREEZE].until_ns) {
+        return CORE_REASON_RUNG_FAILED;
     }
     if (lease->leaving > 0 || lease->granting > 0) {
         return CORE_REASON_BUSY;

@@ -161,6 +161,7 @@ static void claims_of_lease(struct claims *claims, const struct core_lease_view 
     add(claims, "revokes", view->revokes, NULL);
     add(claims, "runs", view->runs, NULL);
     add(claims, "preemptions", view->preemptions, NULL);
+    add(claims, "stops", view->stops, NULL);
     add(claims, "failures", view->failures, NULL);
     add(claims, "training", view->training_ns, NULL);
     add(claims, "provisional", view->provisional_ns, NULL);

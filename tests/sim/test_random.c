@@ -41,7 +41,7 @@ static void looking_only_at_news_decides_what_looking_at_everything_does(void **
 {
     (void)state;
     uint64_t seed = setting("TIDEPOOL_SIM_SEED", 1);
-    uint64_t last = seed + setting("TIDEPOOL_SIM_EVENTS", 100000) / 10000;
+    uint64_t last = seed + setting("TIDEPOOL_SIM_EVENTS", 100000) / 4000;
     for (; seed < last; seed++) {
         uint64_t hashes[2];
         for (int whole = 0; whole < 2; whole++) {

@@ -318,7 +318,7 @@ void world_settle(struct world *world)
                 rig_device_event(world->rig, CORE_EVENT_DEVICE_RECOVERED, id);
             }
         }
-        rig_run(world->rig, SECONDS(1200));
+        rig_run(world->rig, SECONDS(1100)); /* in all less than an hour: then bounds of moves end */
     }
     if (world->record != NULL) {
         record(world, &(struct script_line){.what = SCRIPT_SETTLED});
