@@ -229,7 +229,7 @@ test-long:
 # bench [ONLY="name …"] [BENCH=arguments]: figures into docs/benchmarks.md and build/bench.json.
 BENCH_TOOLS := $(OUT)/tests/bench/onnx_direct $(OUT)/tests/bench/closed \
                $(OUT)/tests/bench/replay $(OUT)/tests/bench/echo $(OUT)/tests/bench/peer/peer \
-               $(OUT)/tests/bench/dominance
+               $(OUT)/tests/bench/dominance $(OUT)/tests/bench/core_event
 bench: all $(BENCH_TOOLS)
 	TIDEPOOL_BUILD=$(abspath $(OUT)) $(VENV)/bin/python tests/bench/run.py \
 	    --out $(BUILD)/bench.json $(if $(ONLY),--only $(ONLY)) $(BENCH)
@@ -256,6 +256,11 @@ $(OUT)/tests/bench/closed: $(call objects,tests/bench/closed.c) $(CLIENT_LIBS)
 	$(link)
 # The scheduler beside other policies on one trace, in virtual time.
 $(OUT)/tests/bench/dominance: $(call objects,tests/bench/dominance.c) $(call libs_of,simulator)
+	@mkdir -p $(@D)
+	$(link)
+# What an event costs the core.
+$(OUT)/tests/bench/core_event: $(call objects,tests/bench/core_event.c tests/bench/crowd.c) \
+                               $(call lib,core) $(call lib,base)
 	@mkdir -p $(@D)
 	$(link)
 

@@ -56,6 +56,10 @@ GOALS = {
 }
 GOALS["sim_14d_64_s"] = Goal(30, "less", "s", "14 days of the ServeGen rates on 64 devices through the core, "
                              "4 million events and more")
+GOALS["core_event_64_us"] = Goal(5, "less", "µs", "core_step of one event at 64 devices, median, of the kind of event "
+                                 "that costs most")
+GOALS["core_event_64_p99_us"] = Goal(20, "less", "µs", "the same, 99th percentile")
+GOALS["core_event_10000_p99_us"] = Goal(200, "less", "µs", "the same at 10,000 devices and 2,000 leases")
 for _trace in HARVEST_TRACES:
     for _rung, _points in HARVEST_RUNGS.items():
         GOALS["harvest_%s_%s" % (_trace, _rung)] = Goal(
@@ -91,6 +95,7 @@ class Figure(NamedTuple):
     low: float
     high: float
     how: str  # one sentence: what a round was
+    table: str = ""  # a section of the page: more than one number
 
     @property
     def goal(self):

@@ -21,11 +21,13 @@ import harvest   # noqa: E402
 import idle      # noqa: E402
 import process   # noqa: E402
 import serving   # noqa: E402
+import speed     # noqa: E402
 import training  # noqa: E402
 import wire      # noqa: E402
 
 GROUPS = [wire.wire, wire.whole, serving.onnx_throughput, handover.handover, training.kept, serving.tail,
-          training.beside_idle, idle.idle, harvest.harvest, harvest.sim_speed, beside.beside]
+          training.beside_idle, idle.idle, harvest.harvest, harvest.sim_speed, speed.core_speed,
+          beside.beside]
 
 
 def arguments():
@@ -87,6 +89,7 @@ def page(result):
               "named", "perf_analyzer holds no program, so it comes from stock client 2.41 "
               "(`tests/e2e/test_perf_analyzer.py`).", "", "## How each was measured", ""]
     lines += ["- `%s`: %s" % (entry["name"], entry["how"]) for entry in result["figures"]]
+    lines += ["\n" + entry["table"] for entry in result["figures"] if entry.get("table")]
     return "\n".join(lines) + "\n"
 
 
@@ -107,7 +110,7 @@ def main():
             failed.append(group.__name__)
             continue
         for figure in found:
-            kept[figure.name] = dict(figure.as_json(), how=figure.how)
+            kept[figure.name] = dict(figure.as_json(), how=figure.how, table=figure.table)
             print("   %-36s %10s %-12s [%s … %s] goal %s %s%s" % (
                 figure.name, number(figure.value), figure.goal.unit, number(figure.low),
                 number(figure.high), ">=" if figure.goal.better == "more" else "<=",
