@@ -263,7 +263,7 @@ void core_stop_overdue(struct core *core, struct device *device)
     }
 }
 
-/* Found by a restart as it was left. */
+/* Found by a restart as it was left; its stop was a move of this hour. */
 void core_stop_restore(struct core *core, struct device *device, struct lease *lease,
                        const struct core_event *event)
 {
@@ -277,6 +277,7 @@ void core_stop_restore(struct core *core, struct device *device, struct lease *l
     lease->stop_ns = since_ns < lease->stop_ns ? since_ns : lease->stop_ns;
     core_device_restore_stopped(core, device, lease, event->restored_grant.generation,
                                 event->restored_grant.residue_bytes);
+    core_device_count_move(core, device);
 }
 
 /* A gang that was found half stopped goes on. */
