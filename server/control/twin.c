@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/core/core.h"
+#include "server/core/twin.h"
 
 struct twin {
     struct core_twin_request *requests; /* answered, not judged; sorted by arrival up to `sorted` */

@@ -1,5 +1,6 @@
-/* twin.c: the same arrivals on all devices, first come first served: which requests would have
- * been late anyway? */
+/* twin.c: see twin.h. First come, first served. */
+#include "server/core/twin.h"
+
 #include <stdlib.h>
 
 #include "server/core/state.h"

@@ -1,4 +1,5 @@
 /* test_twin.c: server/core/twin.c: requests that are late because a device was elsewhere. */
+#include "server/core/twin.h"
 #include "tests/unit/core/rig.h"
 
 static struct core_twin_result run(const struct core_twin *twin)
