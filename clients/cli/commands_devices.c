@@ -38,6 +38,48 @@ static int devices_run(struct cli *cli)
     return exit_code;
 }
 
+static uint32_t scale_desired(const Tidepool__V1__ScaleKind *kind, const char *reason)
+{
+    uint32_t devices = 0;
+    for (size_t i = 0; i < kind->n_desired; i++) {
+        devices =
+            strcmp(kind->desired[i]->reason, reason) == 0 ? kind->desired[i]->devices : devices;
+    }
+    return devices;
+}
+
+static void scale_tell(const Tidepool__V1__ScaleSignal *signal)
+{
+    printf("%-12s%9s%6s%9s%9s%7s%9s%9s%9s%9s\n", "KIND", "DESIRED", "SLO", "WAITING", "BACKLOG",
+           "READY", "PENDING", "IN", "SURPLUS", "HORIZON");
+    for (size_t i = 0; i < signal->n_kinds; i++) {
+        const Tidepool__V1__ScaleKind *kind = signal->kinds[i];
+        printf("%-12s%9u%6u%9u%9u%7u%9u%7.0f s%9u%7.0f s\n", kind->kind, kind->desired_total,
+               scale_desired(kind, "slo"), scale_desired(kind, "waiting"),
+               scale_desired(kind, "backlog"), kind->ready, kind->pending,
+               (double)kind->arrives_in_ns / NS_PER_S, kind->surplus,
+               (double)kind->horizon_ns / NS_PER_S);
+    }
+}
+
+static int scale_run(struct cli *cli)
+{
+    struct error error = {0};
+    Tidepool__V1__GetScaleSignalRequest request = TIDEPOOL__V1__GET_SCALE_SIGNAL_REQUEST__INIT;
+    Tidepool__V1__ScaleSignal *signal = NULL;
+    if (cli_call(cli, "GetScaleSignal", &request.base, &signal, &error) < 0) {
+        return cli_fail(cli, &error);
+    }
+    int exit_code = EXIT_OK;
+    if (cli->options.json) {
+        exit_code = cli_write_message(cli, &signal->base);
+    } else {
+        scale_tell(signal);
+    }
+    control_free(signal);
+    return exit_code;
+}
+
 static int status_change(struct cli *cli, const char *method, ProtobufCMessage *request)
 {
     struct error error = {0};
@@ -156,6 +198,7 @@ static int why_run(struct cli *cli)
 
 static const struct command commands[] = {
     {"devices", "", "what there is and what holds it", 0, 0, 0, devices_run},
+    {"scale", "", "how many devices would be needed, and what for", 0, 0, 0, scale_run},
     {"why", "[NAME]", "why a device, job or endpoint is where it is", 0, 1, OPTION_WHY, why_run},
     {"hold", "on|off", "stop all moves, or let them go on", 1, 1, OPTION_REASON, hold_run},
     {"mode", "observe|advise|act", "only record moves, show them, or make them", 1, 1, 0, mode_run},

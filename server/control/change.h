@@ -49,4 +49,15 @@ void control_device_fail(struct control *control, size_t index, const char *reas
 /* FAILED_PRECONDITION when it has not failed. */
 int control_device_recover(struct control *control, size_t index, struct error *error);
 
+/* Devices that a provider has on their way; replaces what it told of this kind before. No devices
+ * and no lead time: forgotten. Done at once. NOT_FOUND: no such kind here. */
+struct control_coming {
+    const char *provider, *kind;
+    uint32_t devices;
+    uint64_t arrives_in_ns;
+    uint64_t lead_ns; /* what a device takes that is asked for now; 0: not known */
+};
+int control_scale_announce(struct control *control, const struct control_coming *coming,
+                           struct error *error);
+
 #endif

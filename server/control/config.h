@@ -48,7 +48,7 @@ struct config {
     struct {
         double demand_fast_s, demand_slow_s, load_high, load_low, shrink_high, shrink_after_s,
             shrink_low, cool_down_s, hold_min_s, notice_s, extension_s, stopped_cap_s, sustained_s,
-            kill_bound_s;
+            kill_bound_s, scale_lead_s, scale_hold_s;
         int64_t moves_per_hour, moves_extra;
     } planner;
     struct {

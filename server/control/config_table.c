@@ -142,6 +142,13 @@ static const struct option planner_table[] = {
     {.name = "kill_bound_s", .kind = OPTION_NUMBER, .offset = FIELD(planner.kill_bound_s),
      .unit = "s", .minimum = 0.1, .maximum = 3600, .standard = "10",
      .help = "From a missed deadline to the device's quarantine."},
+    {.name = "scale_lead_s", .kind = OPTION_NUMBER, .offset = FIELD(planner.scale_lead_s),
+     .unit = "s", .minimum = 0, .maximum = 86400, .standard = "60",
+     .help = "How long a device takes that a provider is asked for, where it has not told: the "
+             "scale signal is for then."},
+    {.name = "scale_hold_s", .kind = OPTION_NUMBER, .offset = FIELD(planner.scale_hold_s),
+     .unit = "s", .minimum = 0, .maximum = 86400, .standard = "300",
+     .help = "The scale signal falls to the highest figure of so long."},
     {.name = "moves_per_hour", .kind = OPTION_INT, .offset = FIELD(planner.moves_per_hour),
      .minimum = 1, .maximum = 100000, .standard = "120",
      .help = "Hand-overs of one device in an hour (slices are not counted)."},

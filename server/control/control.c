@@ -168,7 +168,7 @@ static int create_core(struct control *control, struct error *error)
                          "config/README.md for what must be less than what");
     }
     create_record(control, &config);
-    return 0;
+    return scale_create(control, error);
 }
 
 static int create_loop(struct control *control, struct error *error)
@@ -354,6 +354,7 @@ void control_destroy(struct control *control)
     }
     mailbox_destroy(control->mailbox);
     record_writer_destroy(control->record, control->core);
+    core_scale_destroy(control->scale.signal);
     core_destroy(control->core);
     free(control->actions);
     free(control->events.events);

@@ -15,6 +15,7 @@
 #include "server/base/mailbox.h"
 #include "server/control/config.h"
 #include "server/core/core.h"
+#include "server/core/scale.h"
 #include "server/device/device.h"
 #include "server/serve/serve.h"
 #include "server/store/store.h"
@@ -57,6 +58,12 @@ void control_set_testing(struct control *control, bool testing);
 /* As bound, for GetStatus: copied. Before start. */
 int control_add_listener(struct control *control, const char *address, unsigned services);
 
+struct control_scale {
+    char kind[16];
+    uint64_t now_ns; /* on the clock of core.arrives_ns */
+    struct core_scale_view core;
+};
+
 /* A copy of the figures that the metrics page shows, at most 100 ms old. Short lock that only this
  * thread and the control thread's tick take. */
 struct control_figures {
@@ -66,6 +73,8 @@ struct control_figures {
     uint64_t store_errors;
     uint32_t jobs_by_state[16]; /* by enum control_job_state; ended ones that are remembered too */
     uint32_t devices_wanted, devices_have;
+    struct control_scale scale[CORE_KINDS_MAX];
+    size_t scale_count;
     bool hold;
     enum core_mode mode;
 };

@@ -63,6 +63,7 @@ void devices_boot(struct control *control)
         revision_touch(control, &entry->revisions, true);
     }
     control_feed(control, (struct core_event){.kind = CORE_EVENT_RECONCILE_DONE});
+    scale_refresh(control);
 }
 
 /* ---- failing and recovering

@@ -295,6 +295,9 @@ static void publish(struct control *control)
     figures.store_errors = atomic_load(&control->store_errors);
     figures.devices_wanted = control->devices_wanted;
     figures.devices_have = control->devices_have;
+    while (control_scale_at(control, figures.scale_count, &figures.scale[figures.scale_count])) {
+        figures.scale_count++;
+    }
     figures.hold = status.hold;
     figures.mode = status.mode;
     pthread_mutex_lock(&control->shared.lock);
@@ -353,6 +356,9 @@ void on_tick(evutil_socket_t fd, short what, void *arg)
         ledger_store(control);
     }
     store_again(control);
+    if (control->ticks % TICKS_PER_SECOND == 0) {
+        scale_refresh(control);
+    }
     publish(control);
     if (control->revision != revision) {
         revision_touch(control, &control->status_revisions, false);

@@ -24,6 +24,7 @@
 #define WINDOW_SECONDS 10
 #define REMOVED_MAX 1024
 #define KINDS_MAX CORE_KINDS_MAX
+#define PROVIDER_NAME_SIZE 64
 
 /* Why something is as it is: cut when too long. */
 struct reason {
@@ -196,6 +197,12 @@ struct control {
     struct core_ledger ledger;                   /* at the last tick */
     uint64_t ledger_stored_ns;
     uint32_t devices_wanted, devices_have;
+    struct {
+        struct core_scale *signal;
+        struct core_scale_view shown[KINDS_MAX]; /* what the status revision stands for */
+        char providers[CORE_SCALE_COMING_MAX][PROVIDER_NAME_SIZE]; /* number: index + 1 */
+        uint32_t provider_count;
+    } scale;
     struct timeline *timeline;
     uint64_t slot_began_ns;
     uint64_t ticks;
@@ -262,6 +269,12 @@ void device_fail(struct control *control, uint32_t index, const char *reason);
 enum control_device_state device_state(const struct control *control, uint32_t index,
                                        struct core_device_view *ret_view);
 uint32_t device_kinds_mask(const struct control *control, const char *kind); /* "": all */
+
+/* ---- scale.c
+ * ------------------------------------------------------------------------------------- */
+
+int scale_create(struct control *control, struct error *error);
+void scale_refresh(struct control *control); /* every second */
 
 /* ---- endpoints.c, serving.c
  * ------------------------------------------------------------------------ */

@@ -82,6 +82,9 @@ struct control_device {
 };
 bool control_device_at(struct control *control, size_t index, struct control_device *ret_device);
 
+/* The scale signal of one kind of device, as of the last second. */
+bool control_scale_at(const struct control *control, size_t index, struct control_scale *ret_scale);
+
 struct control_endpoint {
     uint64_t revision, state_revision;
     const char *name, *path, *runtime, *reason;

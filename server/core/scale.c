@@ -1,5 +1,5 @@
-/* scale.c: see scale.h. Whatever may be of several kinds counts for those that it has; what it lacks
- * counts for the kind that suits it best. */
+/* scale.c: see scale.h. Whatever may be of several kinds counts for those that it has; what it
+ * lacks counts for the kind that suits it best. */
 #include "server/core/scale.h"
 
 #include <stdlib.h>
@@ -82,8 +82,8 @@ static uint32_t present(const struct core *core, uint64_t provider, uint32_t kin
 static struct coming *coming_find(struct core_scale *scale, uint64_t provider, uint32_t kind)
 {
     size_t i = 0;
-    while (i < scale->coming_count && (scale->coming[i].told.provider != provider ||
-                                       scale->coming[i].told.kind != kind)) {
+    while (i < scale->coming_count &&
+           (scale->coming[i].told.provider != provider || scale->coming[i].told.kind != kind)) {
         i++;
     }
     return i < CORE_SCALE_COMING_MAX ? &scale->coming[i] : NULL;
@@ -92,9 +92,8 @@ static struct coming *coming_find(struct core_scale *scale, uint64_t provider, u
 int core_scale_announce(struct core_scale *scale, const struct core *core,
                         const struct core_scale_coming *coming)
 {
-    struct coming *place = coming->kind < CORE_KINDS_MAX
-                               ? coming_find(scale, coming->provider, coming->kind)
-                               : NULL;
+    struct coming *place =
+        coming->kind < CORE_KINDS_MAX ? coming_find(scale, coming->provider, coming->kind) : NULL;
     if (place == NULL) {
         return -1;
     }
@@ -264,8 +263,8 @@ static void kind_look(struct core_scale *scale, const struct core *core, uint64_
 {
     struct core_scale_view *view = &scale->views[kind];
     uint64_t age_ns = scale->begun ? now_ns - scale->updated_ns : view->lead_ns;
-    uint64_t demand_milli = forecast_milli(&scale->trends[kind], tally->demand_milli[kind], age_ns,
-                                           view->lead_ns);
+    uint64_t demand_milli =
+        forecast_milli(&scale->trends[kind], tally->demand_milli[kind], age_ns, view->lead_ns);
     uint64_t load = core->config.load_high_permille;
     uint64_t needed = (core_add_u64(demand_milli, load - 1)) / load;
     needed = needed > tally->needed[kind] ? needed : tally->needed[kind];

@@ -39,11 +39,11 @@ struct core_scale_coming {
 
 struct core_scale_view {
     uint32_t desired[CORE_SCALE_REASONS]; /* devices, with the hold; their sum is what is wanted */
-    uint32_t ready;      /* usable, and still there at the horizon */
-    uint32_t pending;    /* announced, not arrived and not overdue */
-    uint64_t arrives_ns; /* when the last of the pending ones is there; 0: none */
-    uint64_t lead_ns;    /* the horizon */
-    uint32_t surplus;    /* ready and pending ones that nobody could use */
+    uint32_t ready;                       /* usable, and still there at the horizon */
+    uint32_t pending;                     /* announced, not arrived and not overdue */
+    uint64_t arrives_ns;                  /* when the last of the pending ones is there; 0: none */
+    uint64_t lead_ns;                     /* the horizon */
+    uint32_t surplus;                     /* ready and pending ones that nobody could use */
 };
 
 struct core_scale; /* opaque */

@@ -218,6 +218,12 @@ static void run_get_timeline(struct control *control, struct control_call *lette
            encode_timeline(&scratch, control, request->from_slot, request->slots_max));
 }
 
+static void run_get_scale_signal(struct control *control, struct control_call *letter)
+{
+    struct scratch scratch = {0};
+    finish((struct task *)letter, &scratch, encode_scale_signal(&scratch, control));
+}
+
 /* ---- changes, on the control thread
  * ---------------------------------------------------------------------- */
 
@@ -308,6 +314,23 @@ static void run_set_mode(struct control *control, struct control_call *letter)
         return;
     }
     control_set_mode(control, (enum core_mode)(request->mode - 1), on_status_changed, task);
+}
+
+static void run_announce_devices(struct control *control, struct control_call *letter)
+{
+    struct task *task = (struct task *)letter;
+    const Tidepool__V1__AnnounceDevicesRequest *request = (const void *)task->request;
+    const struct control_coming coming = {.provider = request->provider,
+                                          .kind = request->kind,
+                                          .devices = request->devices,
+                                          .arrives_in_ns = request->arrives_in_ns,
+                                          .lead_ns = request->lead_ns};
+    struct error error = {0};
+    if (control_scale_announce(control, &coming, &error) < 0) {
+        finish_error(task, &error);
+    } else {
+        run_get_scale_signal(control, letter);
+    }
 }
 
 static void run_inject_fault(struct control *control, struct control_call *letter)
@@ -437,6 +460,7 @@ READ(list_jobs)
 READ(get_job)
 READ(explain)
 READ(get_timeline)
+READ(get_scale_signal)
 CHANGE(submit_job)
 CHANGE(cancel_job)
 CHANGE(pause_job)
@@ -445,6 +469,7 @@ CHANGE(serve_model)
 CHANGE(stop_serving)
 CHANGE(set_hold)
 CHANGE(set_mode)
+CHANGE(announce_devices)
 CHANGE(inject_fault)
 CHANGE(recover_device)
 
@@ -469,6 +494,8 @@ static const struct grpc_method methods[] = {
     UNARY("InjectDeviceFault", inject_device_fault_request, handle_inject_fault),
     UNARY("RecoverDevice", recover_device_request, handle_recover_device),
     UNARY("Explain", explain_request, handle_explain),
+    UNARY("GetScaleSignal", get_scale_signal_request, handle_get_scale_signal),
+    UNARY("AnnounceDevices", announce_devices_request, handle_announce_devices),
     UNARY("GetTimeline", get_timeline_request, handle_get_timeline),
     {"Watch", GRPC_SERVER_STREAM, &tidepool__v1__watch_request__descriptor, watch_handle},
 };

@@ -107,6 +107,60 @@ static void encode_totals(struct scratch *scratch, const struct control_status *
     message->ledger_balanced = sum == status->ledger.elapsed_ns;
 }
 
+static Tidepool__V1__ScaleKind *encode_scale_kind(struct scratch *scratch,
+                                                  const struct control_scale *scale)
+{
+    const struct core_scale_view *core = &scale->core;
+    Tidepool__V1__ScaleKind *message = message_new(scratch, &tidepool__v1__scale_kind__descriptor);
+    if (message == NULL) {
+        return NULL;
+    }
+    message->kind = scratch_text(scratch, scale->kind);
+    message->ready = core->ready;
+    message->pending = core->pending;
+    message->arrives_in_ns =
+        core->arrives_ns > scale->now_ns ? core->arrives_ns - scale->now_ns : 0;
+    message->surplus = core->surplus;
+    message->horizon_ns = core->lead_ns;
+    message->desired = scratch_take(scratch, CORE_SCALE_REASONS, sizeof *message->desired);
+    for (int i = 0; message->desired != NULL && i < CORE_SCALE_REASONS; i++) {
+        Tidepool__V1__ScaleDesire *desire =
+            message_new(scratch, &tidepool__v1__scale_desire__descriptor);
+        if (desire == NULL) {
+            return NULL;
+        }
+        desire->reason = scratch_text(scratch, core_scale_reason_name((enum core_scale_reason)i));
+        desire->devices = core->desired[i];
+        message->desired_total += core->desired[i];
+        message->desired[message->n_desired++] = desire;
+    }
+    return message;
+}
+
+static Tidepool__V1__ScaleKind **encode_scale(struct scratch *scratch, struct control *control,
+                                              size_t *ret_count)
+{
+    struct control_scale scale;
+    Tidepool__V1__ScaleKind **list = scratch_take(scratch, CORE_KINDS_MAX, sizeof *list);
+    while (list != NULL && control_scale_at(control, *ret_count, &scale)) {
+        list[*ret_count] = encode_scale_kind(scratch, &scale);
+        if (list[(*ret_count)++] == NULL) {
+            return NULL;
+        }
+    }
+    return list;
+}
+
+Tidepool__V1__ScaleSignal *encode_scale_signal(struct scratch *scratch, struct control *control)
+{
+    Tidepool__V1__ScaleSignal *message =
+        message_new(scratch, &tidepool__v1__scale_signal__descriptor);
+    if (message != NULL) {
+        message->kinds = encode_scale(scratch, control, &message->n_kinds);
+    }
+    return message;
+}
+
 Tidepool__V1__Status *encode_status(struct scratch *scratch, struct control *control,
                                     const char *version, struct inference_context *inference)
 {
@@ -140,6 +194,7 @@ Tidepool__V1__Status *encode_status(struct scratch *scratch, struct control *con
     message->jobs_active = status.jobs_active;
     message->jobs_running = status.jobs_running;
     encode_totals(scratch, &status, message);
+    message->scale = encode_scale(scratch, control, &message->n_scale);
     if (inference != NULL) {
         struct inference_counters counters;
         inference_counters(inference, &counters);

@@ -11,6 +11,7 @@
 
 Tidepool__V1__Status *encode_status(struct scratch *scratch, struct control *control,
                                     const char *version, struct inference_context *inference);
+Tidepool__V1__ScaleSignal *encode_scale_signal(struct scratch *scratch, struct control *control);
 Tidepool__V1__Device *encode_device(struct scratch *scratch, const struct control_device *device);
 Tidepool__V1__Endpoint *encode_endpoint(struct scratch *scratch,
                                         const struct control_endpoint *endpoint);

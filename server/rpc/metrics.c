@@ -246,6 +246,55 @@ static void write_ledger(struct metrics_page *page, const struct core_ledger *le
     metrics_series_double(page, NULL, 0, (double)ledger->elapsed_ns / 1e9);
 }
 
+static uint64_t get_ready(const struct core_scale_view *view)
+{
+    return view->ready;
+}
+static uint64_t get_pending_devices(const struct core_scale_view *view)
+{
+    return view->pending;
+}
+static uint64_t get_surplus(const struct core_scale_view *view)
+{
+    return view->surplus;
+}
+
+static const struct {
+    const char *name, *help;
+    uint64_t (*get)(const struct core_scale_view *view);
+} scale_families[] = {
+    {"tidepool_scale_ready", "Usable devices that do not go before the horizon", get_ready},
+    {"tidepool_scale_pending", "Announced devices that have not come", get_pending_devices},
+    {"tidepool_scale_surplus", "Ready or pending devices that nobody could use", get_surplus},
+};
+
+static void write_scale(struct metrics_page *page, const struct control_figures *figures)
+{
+    struct metrics_label labels[2] = {{.name = "kind"}, {.name = "reason"}};
+    metrics_family(page, "tidepool_scale_desired", METRICS_GAUGE,
+                   "Devices that will be needed when one asked for now would be there");
+    for (size_t i = 0; i < figures->scale_count; i++) {
+        labels[0].value = figures->scale[i].kind;
+        for (int reason = 0; reason < CORE_SCALE_REASONS; reason++) {
+            labels[1].value = core_scale_reason_name((enum core_scale_reason)reason);
+            metrics_series(page, labels, 2, figures->scale[i].core.desired[reason]);
+        }
+    }
+    for (size_t j = 0; j < sizeof scale_families / sizeof scale_families[0]; j++) {
+        metrics_family(page, scale_families[j].name, METRICS_GAUGE, scale_families[j].help);
+        for (size_t i = 0; i < figures->scale_count; i++) {
+            labels[0].value = figures->scale[i].kind;
+            metrics_series(page, labels, 1, scale_families[j].get(&figures->scale[i].core));
+        }
+    }
+    metrics_family(page, "tidepool_scale_horizon_seconds", METRICS_GAUGE,
+                   "What a device takes to come: the scale signal is for then");
+    for (size_t i = 0; i < figures->scale_count; i++) {
+        labels[0].value = figures->scale[i].kind;
+        metrics_series_double(page, labels, 1, (double)figures->scale[i].core.lead_ns / 1e9);
+    }
+}
+
 static void write_control(struct metrics_page *page, const struct control_figures *figures)
 {
     write_by_state(page, figures);
@@ -259,6 +308,7 @@ static void write_control(struct metrics_page *page, const struct control_figure
     metrics_family(page, "tidepool_devices_wanted", METRICS_GAUGE,
                    "Devices that all demand and all waiting jobs would need");
     metrics_series(page, NULL, 0, figures->devices_wanted);
+    write_scale(page, figures);
     metrics_family(page, "tidepool_hold", METRICS_GAUGE, "1 while nothing moves by order");
     metrics_series(page, NULL, 0, figures->hold ? 1 : 0);
     metrics_family(page, "tidepool_store_errors", METRICS_COUNTER,

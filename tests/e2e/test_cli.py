@@ -17,11 +17,11 @@ TOOL = os.path.join(harness.BUILD, "tidepool")
 # Every command with arguments that are right in form.
 COMMANDS = [
     ["status"], ["top", "--once"], ["devices"], ["endpoints"], ["jobs"], ["jobs", "--active"],
-    ["why"], ["why", "thing"], ["hold", "off"], ["mode", "act"], ["wait", "thing-1"],
+    ["why"], ["why", "thing"], ["scale"], ["hold", "off"], ["mode", "act"], ["wait", "thing-1"],
     ["cancel", "thing-1"], ["pause", "thing-1"], ["resume", "thing-1"], ["serve", "thing"],
     ["unserve", "thing"], ["infer", "thing", "INPUT"], ["submit", "JOB"],
 ]
-READING = [["status"], ["top", "--once"], ["devices"], ["endpoints"], ["jobs"], ["why"]]
+READING = [["status"], ["top", "--once"], ["devices"], ["endpoints"], ["jobs"], ["why"], ["scale"]]
 
 
 def tool(*arguments, server=None, seconds=20, **keywords):

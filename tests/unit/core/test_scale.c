@@ -170,7 +170,7 @@ static void endpoint_wants_devices_for_its_demand(void **state)
     rig_endpoint(bench->rig, 1, MS(100), MS(10));
     assert_int_equal(look(bench).desired[CORE_SCALE_SLO], 1); /* its minimum */
     struct core_scale_view view = {.ready = 0};
-    for (int i = 0; i < 500; i++) { /* the first rise is long ago then */
+    for (int i = 0; i < 500; i++) {      /* the first rise is long ago then */
         view = serve_second(bench, 390); /* 3.9 devices' work, at 80 % of each */
     }
     assert_int_equal(rig_endpoint_view(bench->rig, 1).devices_needed, 5);
