@@ -90,16 +90,6 @@ void core_instance_forget(struct device *device, const struct endpoint *endpoint
     core_set_put(&device->live, endpoint->slot, false);
 }
 
-struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint)
-{
-    return &device->instances[endpoint->slot];
-}
-
-bool core_instance_serves(const struct instance *instance)
-{
-    return instance->state == CORE_INSTANCE_PLACING || instance->state == CORE_INSTANCE_READY;
-}
-
 uint32_t core_endpoint_serving(const struct endpoint *endpoint)
 {
     return endpoint->placed - endpoint->resting;

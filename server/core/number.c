@@ -6,6 +6,10 @@ __extension__ typedef unsigned __int128 wide;
 uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by)
 {
     assert(by > 0);
+    uint64_t product;
+    if (!__builtin_mul_overflow(value, times, &product)) {
+        return product / by; /* a division of wide numbers takes much longer */
+    }
     wide result = (wide)value * times / by;
     return result > UINT64_MAX ? UINT64_MAX : (uint64_t)result;
 }
@@ -34,14 +38,11 @@ uint64_t core_average_u64(uint64_t average, uint64_t sample, uint64_t weight, ui
     return average - (step < average - sample ? step + 1 : step);
 }
 
-/* FNV-1a, the value's bytes from the lowest up. */
+/* As FNV-1a does with bytes, by words; the shift lets high bits reach low ones. */
 uint64_t core_hash_u64(uint64_t hash, uint64_t value)
 {
-    for (int byte = 0; byte < 8; byte++) {
-        hash ^= (value >> (8 * byte)) & 0xff;
-        hash *= UINT64_C(0x100000001b3);
-    }
-    return hash;
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
 }
 
 static uint64_t rotate(uint64_t value, int bits)

@@ -115,6 +115,7 @@ struct device {
     struct group *group[GROUP_LEVELS]; /* NULL: not known */
     struct device *group_next[GROUP_LEVELS], *group_before[GROUP_LEVELS];
     uint32_t free; /* how many of the FREE_ counts have it */
+    uint32_t sets; /* those that have it, see touch.c */
     uint64_t reclaim_by_ns;
 
     /* Towards leases. */
@@ -544,8 +545,15 @@ static inline struct endpoint *core_device_endpoint(const struct core *core,
     uint32_t slot = core_set_next(&device->live, from);
     return slot != SLOT_NONE ? core->endpoint_slots[slot] : NULL;
 }
-struct instance *core_instance_of(const struct device *device, const struct endpoint *endpoint);
-bool core_instance_serves(const struct instance *instance); /* PLACING or READY */
+static inline struct instance *core_instance_of(const struct device *device,
+                                                const struct endpoint *endpoint)
+{
+    return &device->instances[endpoint->slot];
+}
+static inline bool core_instance_serves(const struct instance *instance)
+{
+    return instance->state == CORE_INSTANCE_PLACING || instance->state == CORE_INSTANCE_READY;
+}
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes);
 /* Those that serve or will as soon as they are ready. */
 uint32_t core_endpoint_serving(const struct endpoint *endpoint);

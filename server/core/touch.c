@@ -16,39 +16,40 @@ static bool device_is_idle(const struct device *device)
            device->promised == NULL && !device->kept;
 }
 
+/* Of an open one. */
 static bool device_is_roomy(const struct core *core, const struct device *device)
 {
     uint64_t used = core_add_u64(core_device_memory_used(device), core->smallest_bytes);
-    return core_device_is_open(device) && device->instances_removing == 0 &&
-           used <= device->memory_bytes;
+    return device->instances_removing == 0 && used <= device->memory_bytes;
 }
 
-static bool device_is_in(const struct core *core, const struct device *device, enum device_set set)
-{
-    switch (set) {
-    case DEVICES_THERE:
-        return true;
-    case DEVICES_KEPT:
-        return device->kept;
-    case DEVICES_MOVING:
-        return device->hold != CORE_HOLD_NONE && device->hold != CORE_HOLD_HELD &&
-               device->hold != CORE_HOLD_SUSPENDED;
-    case DEVICES_PROMISED:
-        return device->promised != NULL;
-    case DEVICES_CLEARING:
-        return device->instances_removing > 0;
-    case DEVICES_HOT:
-        return device->hot_since_ns != NEVER_NS && device->hold == CORE_HOLD_HELD;
-    default:
-        return set == DEVICES_IDLE + device->kind   ? device_is_idle(device)
-               : set == DEVICES_OPEN + device->kind ? core_device_is_open(device)
-                                                    : device_is_roomy(core, device);
-    }
-}
-
+/* In this order are the bits of a device's `sets`. */
 static const enum device_set device_sets[] = {DEVICES_KEPT,     DEVICES_MOVING, DEVICES_PROMISED,
                                               DEVICES_CLEARING, DEVICES_HOT,    DEVICES_IDLE,
                                               DEVICES_OPEN,     DEVICES_ROOMY};
+
+#define DEVICE_SETS_KEPT (sizeof device_sets / sizeof *device_sets)
+
+static uint32_t device_sets_of(const struct core *core, const struct device *device)
+{
+    bool moving = device->hold != CORE_HOLD_NONE && device->hold != CORE_HOLD_HELD &&
+                  device->hold != CORE_HOLD_SUSPENDED;
+    bool hot = device->hot_since_ns != NEVER_NS && device->hold == CORE_HOLD_HELD;
+    bool open = core_device_is_open(device);
+    const bool in[DEVICE_SETS_KEPT] = {device->kept,
+                                       moving,
+                                       device->promised != NULL,
+                                       device->instances_removing > 0,
+                                       hot,
+                                       device_is_idle(device),
+                                       open,
+                                       open && device_is_roomy(core, device)};
+    uint32_t sets = 0;
+    for (uint32_t i = 0; i < DEVICE_SETS_KEPT; i++) {
+        sets |= (uint32_t)in[i] << i;
+    }
+    return sets;
+}
 
 /* The set of this name for the device's kind. */
 static enum device_set set_for(const struct device *device, enum device_set set)
@@ -82,10 +83,13 @@ static void count(uint32_t *counter, bool *counted, bool counts)
 void core_device_touch(struct core *core, struct device *device)
 {
     mark(core->device_sets, device->slot);
-    for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
+    uint32_t sets = device_sets_of(core, device);
+    for (uint32_t left = sets ^ device->sets; left != 0; left &= left - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(left);
         enum device_set set = set_for(device, device_sets[i]);
-        core_set_put(&core->device_sets[set], device->slot, device_is_in(core, device, set));
+        core_set_put(&core->device_sets[set], device->slot, (sets >> i) & 1);
     }
+    device->sets = sets;
     core_groups_count(core, device, device_free(core, device));
     count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
     count(&core->takeable[device->kind], &device->counted_takeable, device_is_takeable(device));
@@ -267,10 +271,10 @@ static const char *device_check(const struct core *core, const struct device *de
     if (device->timer.at_ns != core_device_due_ns(core, device)) {
         return "the next time of device";
     }
-    for (size_t i = 0; i < sizeof device_sets / sizeof *device_sets; i++) {
+    for (uint32_t i = 0; i < DEVICE_SETS_KEPT; i++) {
         enum device_set set = set_for(device, device_sets[i]);
         if (core_set_has(&core->device_sets[set], device->slot) !=
-            device_is_in(core, device, set)) {
+            ((device_sets_of(core, device) >> i) & 1)) {
             return "a set of device";
         }
     }
