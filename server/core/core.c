@@ -55,6 +55,8 @@ void core_config_init(struct core_config *config)
         .credit_ns = 60 * SECOND_NS,
         .credit_fades_ns = 600 * SECOND_NS,
         .outlook_ns = 300 * SECOND_NS,
+        .leave_lead_ns = 30 * SECOND_NS,
+        .leave_useful_ns = 60 * SECOND_NS,
         .moves_per_hour = 120,
         .moves_extra = 4,
         .ended_kept = 256,
@@ -236,6 +238,7 @@ static void expire(struct core *core)
         if (device->deadline_ns != 0 && device->deadline_ns <= core->now_ns) {
             core_device_overdue(core, device);
         }
+        core_device_leave_follow(core, device);
         core_instances_overdue(core, device);
     }
     SET_EACH (&core->lease_sets[TOUCHED], slot) {

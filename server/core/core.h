@@ -236,9 +236,13 @@ struct core_config {
     uint64_t credit_ns;       /* 60 s of waiting that a preemption just after a checkpoint earns */
     uint64_t credit_fades_ns; /* 600 s: age of a checkpoint that earns nothing any more */
     uint64_t outlook_ns;      /* 300 s: how far forecasts of revokes look */
-    uint32_t moves_per_hour;  /* 120 hand-overs per device and hour */
-    uint32_t moves_extra;     /* 4 more when an SLO is in danger */
-    uint32_t ended_kept;      /* 256 ended leases stay readable */
+    uint64_t leave_lead_ns; /* 30 s before a device goes serving moves away; its holder has so long
+                             * beyond its notice and the kill bound */
+    uint64_t
+        leave_useful_ns;     /* 60 s: nothing new comes onto a device that it could have for less */
+    uint32_t moves_per_hour; /* 120 hand-overs per device and hour */
+    uint32_t moves_extra;    /* 4 more when an SLO is in danger */
+    uint32_t ended_kept;     /* 256 ended leases stay readable */
     uint32_t explanations_kept; /* 4096 moves, a ring; of bursts (YIELD_*, DANGER) a quarter more */
 };
 
@@ -259,7 +263,8 @@ enum core_event_kind {
     CORE_EVENT_DEVICE_SPEED,      /* .device_speed: measured of late, against its kind's own */
     CORE_EVENT_DEVICE_CORDONED,   /* .device_flag: on: no new lease, no new instance */
     CORE_EVENT_DEVICE_OCCUPIED,   /* .device_flag: by a foreign process; not granted meanwhile */
-    CORE_EVENT_DEVICE_RECLAIM_BY, /* .device_time: empty it by then; 0 takes the wish back */
+    CORE_EVENT_DEVICE_RECLAIM_BY, /* .device_time: empty by then, whatever was told before; 0: it
+                                   * stays */
     CORE_EVENT_DEVICE_SAMPLE,     /* .device_sample: every 10-100 ms while a batch or a lease is on
                                    * the device, and just before every event that changes it */
     CORE_EVENT_KIND_MEASURED,     /* .kind_measured */

@@ -49,6 +49,8 @@ static void instance_count(struct device *device, struct endpoint *endpoint,
     endpoint->placed += (uint32_t)(sign * core_instance_serves(instance));
     endpoint->resting += (uint32_t)(sign * (core_instance_serves(instance) && device->resting));
     endpoint->borrowed += (uint32_t)(sign * (core_instance_serves(instance) && device->borrowed));
+    bool stays = device->resting || device->borrowed || !device->going;
+    endpoint->going += (uint32_t)(sign * (core_instance_serves(instance) && !stays));
     endpoint->ready += (uint32_t)(sign * (ready && !device->resting));
     device->instances_present += (uint32_t)(sign * present);
     device->instances_ready += (uint32_t)(sign * ready);
@@ -92,35 +94,51 @@ void core_instance_forget(struct device *device, const struct endpoint *endpoint
 
 uint32_t core_endpoint_serving(const struct endpoint *endpoint)
 {
-    return endpoint->placed - endpoint->resting;
+    return endpoint->placed - endpoint->resting - endpoint->going;
 }
 
-/* Those on borrowed devices come on top of an endpoint's maximum, as long as they are borrowed. */
+uint32_t core_endpoint_most(const struct endpoint *endpoint)
+{
+    return endpoint->spec.devices_max + endpoint->borrowed + endpoint->going;
+}
+
+/* Those on borrowed devices and on devices that go come on top of an endpoint's maximum, as long as
+ * they do. */
 static void remove_surplus(struct core *core, struct device *device)
 {
     DEVICE_ENDPOINTS (core, device, endpoint) {
-        if (!device->borrowed &&
-            endpoint->placed > endpoint->spec.devices_max + endpoint->borrowed) {
+        if (!device->borrowed && endpoint->placed > core_endpoint_most(endpoint)) {
             core_instance_remove(core, device, endpoint);
         }
     }
 }
 
-void core_instances_rest(struct core *core, struct device *device, bool resting, bool borrowed)
+static void instances_recount(struct core *core, struct device *device, bool resting, bool borrowed,
+                              bool going)
 {
-    if (device->resting == resting && device->borrowed == borrowed) {
-        return;
-    }
     DEVICE_ENDPOINTS (core, device, endpoint) {
         instance_count(device, endpoint, core_instance_of(device, endpoint), -1);
     }
     device->resting = resting;
     device->borrowed = borrowed;
+    device->going = going;
     DEVICE_ENDPOINTS (core, device, endpoint) {
         instance_count(device, endpoint, core_instance_of(device, endpoint), 1);
         core_endpoint_touch(core, endpoint);
     }
     remove_surplus(core, device);
+}
+
+void core_instances_rest(struct core *core, struct device *device, bool resting, bool borrowed)
+{
+    if (device->resting != resting || device->borrowed != borrowed) {
+        instances_recount(core, device, resting, borrowed, device->going);
+    }
+}
+
+void core_instances_go(struct core *core, struct device *device, bool going)
+{
+    instances_recount(core, device, device->resting, device->borrowed, going);
 }
 
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes)

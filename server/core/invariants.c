@@ -246,7 +246,7 @@ static void check_lease_counts(const struct core *core, const struct lease *leas
 static void check_endpoint_counts(const struct core *core, const struct endpoint *endpoint,
                                   struct report *report)
 {
-    uint32_t placed = 0, ready = 0, resting = 0, borrowed = 0;
+    uint32_t placed = 0, ready = 0, resting = 0, borrowed = 0, going = 0;
     for (size_t i = 0; i < core->device_count; i++) {
         const struct device *device = core->devices[i];
         const struct instance *instance = core_instance_of(device, endpoint);
@@ -255,11 +255,13 @@ static void check_endpoint_counts(const struct core *core, const struct endpoint
         placed += core_instance_serves(instance);
         resting += core_instance_serves(instance) && rests;
         borrowed += core_instance_serves(instance) && device->hold == CORE_HOLD_SUSPENDED;
+        going += core_instance_serves(instance) && device->going && !rests &&
+                 device->hold != CORE_HOLD_SUSPENDED;
         ready += instance->state == CORE_INSTANCE_READY && !rests;
     }
     if (placed != endpoint->placed || ready != endpoint->ready || resting != endpoint->resting ||
-        borrowed != endpoint->borrowed ||
-        (!endpoint->removing && placed > endpoint->spec.devices_max + endpoint->borrowed)) {
+        borrowed != endpoint->borrowed || going != endpoint->going ||
+        (!endpoint->removing && placed > core_endpoint_most(endpoint))) {
         broken(report,
                "1: endpoint %" PRIu64 " counts %" PRIu32 " instances, has %" PRIu32
                " of at most %" PRIu32,

@@ -268,8 +268,8 @@ static void make_way(struct core *core, struct endpoint *endpoint)
 {
     SET_EACH (&endpoint->hosts, slot) {
         struct device *device = core->device_slots[slot];
-        if (endpoint->placed >= endpoint->spec.devices_max + endpoint->borrowed &&
-            device->resting && core_instance_serves(core_instance_of(device, endpoint))) {
+        if (endpoint->placed >= core_endpoint_most(endpoint) && device->resting &&
+            core_instance_serves(core_instance_of(device, endpoint))) {
             core_instance_remove(core, device, endpoint);
         }
     }

@@ -202,6 +202,7 @@ void core_plan(struct core *core)
     core_stops_release(core);
     plan_give_back(core);
     core_placement_plan(core);
+    core_leaving_plan(core);
     core_stops_replace(core);
     plan_sustained(core);
     core_queue_plan(core);

@@ -6,7 +6,7 @@
 bool core_device_usable(const struct device *device)
 {
     return (device->health == CORE_HEALTH_OK || device->health == CORE_HEALTH_SLOW) &&
-           !device->cordoned && !device->occupied && device->reclaim_by_ns == 0;
+           !device->cordoned && !device->occupied && !device->closing;
 }
 
 uint64_t core_device_memory_used(const struct device *device)
@@ -108,6 +108,8 @@ uint64_t core_device_due_ns(const struct core *core, const struct device *device
 {
     uint64_t due_ns = core_sooner(core, device->instances_due_ns, device->deadline_ns, 0);
     due_ns = core_sooner(core, due_ns, device->rested_ns, 0);
+    uint64_t leave_ns = core_device_leave_due_ns(core, device);
+    due_ns = leave_ns < due_ns ? leave_ns : due_ns;
     due_ns = core_sooner(core, due_ns, device->hot_since_ns, core->config.shrink_after_ns);
     if (device->kept) {
         due_ns = core_sooner(core, due_ns, device->cool_since_ns, core->config.cool_down_ns);
@@ -154,6 +156,7 @@ static struct device *device_create(const struct core *core, const struct core_d
     device->node = spec->node;
     device->link = spec->link;
     device->provider = spec->provider;
+    device->reclaim_by_ns = spec->available_until_ns;
     device->speed_permille = 1000;
     device->sampled_ns = core->now_ns;
     device->served_ns = NEVER_NS;
@@ -181,6 +184,7 @@ static enum core_reason device_add(struct core *core, const struct core_device_s
     }
     core_ledger_open(core, device);
     core_device_touch(core, device);
+    core_device_leave_follow(core, device);
     core_queue_pool_changed(core);
     return CORE_REASON_NONE;
 }
@@ -210,25 +214,7 @@ static void device_reclaim(struct core *core, struct device *device, uint64_t by
 {
     device->reclaim_by_ns = by_ns;
     core_device_touch(core, device);
-    if (by_ns == 0) {
-        return;
-    }
-    core_device_promise(core, device, NULL);
-    core_device_unkeep(core, device);
-    core_device_empty(core, device);
-    struct lease *lease = device->lease;
-    if (device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD) {
-        enum core_rung rung = core_rung_for_one(lease);
-        struct core_explanation explanation =
-            core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_RECLAIM, device, lease, NULL);
-        explanation.rung = rung;
-        explanation.deadline_ns = by_ns;
-        core_explain(core, &explanation);
-        core_device_revoke(core, device, rung, CORE_REASON_RECLAIM);
-        core_lease_lost_device(core, lease, CORE_REASON_RECLAIM);
-    } else if (core_device_stopped(device)) { /* asked back when it is at work */
-        core_lease_go_on(core, lease, CORE_REASON_RECLAIM);
-    }
+    core_device_leave_follow(core, device);
 }
 
 static void device_slow(struct device *device, bool on)

@@ -159,11 +159,13 @@ static bool is_impossible(const struct core *core, const struct lease *lease)
     return core_pool_matching(core, lease->spec.kinds_mask) < lease->spec.devices_min;
 }
 
+/* What is said to be granted while nothing moves may have lost its device. */
 void core_queue_pool_changed(struct core *core)
 {
     SET_EACH (&core->lease_sets[LEASES_WAITING], slot) {
         struct lease *lease = core->lease_slots[slot];
-        if (is_impossible(core, lease) != (lease->waits_for == CORE_REASON_IMPOSSIBLE)) {
+        if (!core_may_move(core) ||
+            is_impossible(core, lease) != (lease->waits_for == CORE_REASON_IMPOSSIBLE)) {
             core_lease_touch(core, lease);
         }
     }

@@ -253,9 +253,15 @@ static uint32_t hold(const struct core_scale *scale, struct held *held, uint64_t
     return most;
 }
 
-static uint32_t ready(const struct core *core, uint32_t kind)
+static uint32_t ready(const struct core *core, uint32_t kind, uint64_t by_ns)
 {
-    return core_pool_usable(core, 1u << kind);
+    uint32_t count = 0;
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        bool goes = device->reclaim_by_ns != 0 && device->reclaim_by_ns <= by_ns;
+        count += device->kind == kind && core_device_usable(device) && !goes;
+    }
+    return count;
 }
 
 static void kind_look(struct core_scale *scale, const struct core *core, uint64_t now_ns,
@@ -276,7 +282,7 @@ static void kind_look(struct core_scale *scale, const struct core *core, uint64_
         view->desired[reason] = hold(scale, &scale->held[kind][reason], part, figures[reason]);
         wanted += view->desired[reason];
     }
-    view->ready = ready(core, kind);
+    view->ready = ready(core, kind, core_add_u64(now_ns, view->lead_ns));
     uint64_t have = (uint64_t)view->ready + view->pending;
     view->surplus = have > wanted ? (uint32_t)(have - wanted) : 0;
 }

@@ -44,6 +44,7 @@ enum device_set {
     DEVICES_MOVING,        /* neither free nor held: a grant, revoke or verification runs */
     DEVICES_PROMISED,
     DEVICES_CLEARING, /* an instance is being removed */
+    DEVICES_GOING,    /* taken back by their provider, with instances */
     DEVICES_HOT,      /* held, and serving takes nearly all of it */
     DEVICES_PICKED,   /* scratch of a plan for a gang */
     DEVICES_OLD,      /* scratch of growth: without news, but looked at */
@@ -117,6 +118,7 @@ struct device {
     uint32_t free; /* how many of the FREE_ counts have it */
     uint32_t sets; /* those that have it, see touch.c */
     uint64_t reclaim_by_ns;
+    bool closing, going; /* see leave.c */
 
     /* Towards leases. */
     enum core_hold hold;
@@ -211,6 +213,7 @@ struct endpoint {
     uint32_t present;          /* in any state but absent */
     uint32_t failing;          /* instances whose last placement failed */
     uint32_t borrowed;         /* of the placed, on devices whose holder is stopped in place */
+    uint32_t going;            /* of the other ones that serve, on devices that leave the pool */
     uint64_t lacking_since_ns; /* NEVER_NS: it has what it needs */
     uint64_t bridged_until_ns; /* when the device comes until which stops were sought last */
     uint32_t taken;            /* scratch of the planner: instances that its plan would remove */
@@ -529,6 +532,12 @@ uint64_t core_device_due_ns(const struct core *core, const struct device *device
 void core_pool_event(struct core *core, const struct core_event *event);
 void core_device_destroy(struct device *device);
 
+/* ---- leave.c ---- */
+void core_device_leave_follow(struct core *core,
+                              struct device *device); /* what its end brings now */
+uint64_t core_device_leave_due_ns(const struct core *core, const struct device *device);
+void core_leaving_plan(struct core *core);
+
 /* ---- kinds.c ---- */
 void core_kinds_event(struct core *core, const struct core_event *event);
 void core_lease_compare_kinds(const struct core *core, struct lease *lease);
@@ -555,10 +564,13 @@ static inline bool core_instance_serves(const struct instance *instance)
     return instance->state == CORE_INSTANCE_PLACING || instance->state == CORE_INSTANCE_READY;
 }
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes);
-/* Those that serve or will as soon as they are ready. */
+/* Those that serve or will as soon as they are ready, on devices that stay. */
 uint32_t core_endpoint_serving(const struct endpoint *endpoint);
+uint32_t core_endpoint_most(const struct endpoint *endpoint); /* of the placed, at this time */
 /* The holder of the device begins or ends to let them not serve, or to stand still for them. */
 void core_instances_rest(struct core *core, struct device *device, bool resting, bool borrowed);
+/* The device leaves the pool (or stays after all): others are to take over from its instances. */
+void core_instances_go(struct core *core, struct device *device, bool going);
 void core_instance_place(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instance_remove(struct core *core, struct device *device, struct endpoint *endpoint);
 void core_instances_vanish(struct core *core, struct device *device);

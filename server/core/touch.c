@@ -25,8 +25,8 @@ static bool device_is_roomy(const struct core *core, const struct device *device
 
 /* In this order are the bits of a device's `sets`. */
 static const enum device_set device_sets[] = {DEVICES_KEPT,     DEVICES_MOVING, DEVICES_PROMISED,
-                                              DEVICES_CLEARING, DEVICES_HOT,    DEVICES_IDLE,
-                                              DEVICES_OPEN,     DEVICES_ROOMY};
+                                              DEVICES_CLEARING, DEVICES_GOING,  DEVICES_HOT,
+                                              DEVICES_IDLE,     DEVICES_OPEN,   DEVICES_ROOMY};
 
 #define DEVICE_SETS_KEPT (sizeof device_sets / sizeof *device_sets)
 
@@ -40,6 +40,7 @@ static uint32_t device_sets_of(const struct core *core, const struct device *dev
                                        moving,
                                        device->promised != NULL,
                                        device->instances_removing > 0,
+                                       device->going && device->instances_present > 0,
                                        hot,
                                        device_is_idle(device),
                                        open,

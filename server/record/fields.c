@@ -303,6 +303,8 @@ static const struct record_field settings[] = {
     SETTING(credit_ns, SPAN),
     SETTING(credit_fades_ns, SPAN),
     SETTING(outlook_ns, SPAN),
+    SETTING(leave_lead_ns, SPAN),
+    SETTING(leave_useful_ns, SPAN),
     SETTING(moves_per_hour, NUMBER),
     SETTING(moves_extra, NUMBER),
     SETTING(ended_kept, NUMBER),

@@ -306,6 +306,19 @@ static void lease_that_is_over_before_a_device_could_come_wants_none(void **stat
     assert_int_equal(look(bench).desired[CORE_SCALE_WAITING], 2);
 }
 
+static void device_that_is_gone_before_another_could_come_is_not_ready(void **state)
+{
+    struct bench *bench = *state;
+    add_devices(bench, 2);
+    rig_send(bench->rig,
+             (struct core_event){
+                 .kind = CORE_EVENT_DEVICE_RECLAIM_BY,
+                 .device_time = {.device = 1, .by_ns = bench->rig->now_ns + SECONDS(300)}});
+    assert_int_equal(look(bench).ready, 2);
+    announce(bench, 1, 0, 0, 0, SECONDS(300));
+    assert_int_equal(look(bench).ready, 1);
+}
+
 /* ---- no flapping ---- */
 
 static void figure_rises_at_once_and_falls_after_the_hold(void **state)
@@ -363,6 +376,7 @@ int main(void)
         SCALE_TEST(rise_is_taken_to_go_on_until_a_device_could_be_there),
         SCALE_TEST(slow_provider_is_asked_for_more_than_a_quick_one),
         SCALE_TEST(lease_that_is_over_before_a_device_could_come_wants_none),
+        SCALE_TEST(device_that_is_gone_before_another_could_come_is_not_ready),
         SCALE_TEST(figure_rises_at_once_and_falls_after_the_hold),
         SCALE_TEST(waves_within_the_hold_do_not_move_the_figure),
         cmocka_unit_test(every_reason_has_a_name),
