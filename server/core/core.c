@@ -77,7 +77,7 @@ static bool config_is_valid(const struct core_config *config)
            config->shrink_deadline_ns > 0 && config->notice_ns > 0 &&
            config->suspend_deadline_ns > 0 && config->stopped_cap_ns > 0 && config->retry_ns > 0 &&
            config->retry_ns <= 3600 * SECOND_NS && config->age_ns > 0 &&
-           config->usage_half_life_ns >= 60 * SECOND_NS &&
+           config->age_ns <= 3600 * SECOND_NS && config->usage_half_life_ns >= 60 * SECOND_NS &&
            config->usage_half_life_ns <= 8760 * HOUR_NS && config->heartbeat_lost_ns > 0 &&
            config->credit_fades_ns > 0 && config->outlook_ns > 0 && config->moves_per_hour > 0 &&
            config->moves_per_hour <= 100000 && config->moves_extra <= 100000 &&
@@ -100,6 +100,7 @@ struct core *core_create(const struct core_config *config)
     core->action_id = config->store_epoch << 40;
     core->stop_length_ns = config->stopped_prior_ns;
     core->told_timer_ns = NEVER_NS;
+    core->fair_timer = (struct timer){.at_ns = NEVER_NS, .of = TIMER_FAIR};
     core->hash = UINT64_C(0xcbf29ce484222325);
     if (core_explain_init(core) < 0 || core_tables_init(core) < 0 || core_teams_init(core) < 0) {
         core_destroy(core);
@@ -115,9 +116,10 @@ void core_destroy(struct core *core)
     }
     core_tables_destroy(core);
     for (size_t i = 0; i < core->team_count; i++) {
-        free(core->teams[i]);
+        core_team_destroy(core->teams[i]);
     }
     free(core->teams);
+    free(core->turns);
     free(core->moves.slots);
     free(core->bursts.slots);
     free(core);

@@ -351,7 +351,7 @@ struct core_team_spec {
 struct core_lease_spec {
     uint64_t lease;
     uint32_t devices_min, devices_max; /* 1 <= min <= max; the minimum is a gang */
-    int32_t priority;                  /* within the team; higher first */
+    int32_t priority;                  /* within the team, -1000000 .. 1000000; higher first */
     uint64_t team;
     uint32_t kinds_mask;
     uint64_t memory_bytes; /* on each device */
@@ -704,8 +704,8 @@ struct core_team_view {
     bool added;
     uint32_t devices[CORE_KINDS_MAX];  /* held, or still being let go of */
     uint32_t reserved[CORE_KINDS_MAX]; /* of these, by leases that are not preemptible */
-    uint32_t leases, leases_waiting;
-    uint64_t usage_ns; /* device time beyond quota, decayed */
+    uint32_t leases, leases_waiting;   /* not ended; of these, waiting */
+    uint64_t usage_ns;                 /* device time beyond quota, decayed */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
 };
 
@@ -781,6 +781,14 @@ bool core_team_at(const struct core *core, size_t index, struct core_team_view *
 bool core_team_find(const struct core *core, uint64_t team, struct core_team_view *ret_view);
 enum core_instance_state core_instance_find(const struct core *core, uint64_t endpoint,
                                             uint64_t device);
+/* Forecasts: expectations, not promises. False: no such lease. */
+struct core_outlook {
+    enum core_reason reason;  /* waiting: what for */
+    uint64_t wait_ns;         /* waiting: until it starts; UINT64_MAX: cannot be told */
+    uint32_t revoke_permille; /* running: likelihood that devices are taken from it, or all of it
+                               * stopped, within the configured outlook_ns */
+};
+bool core_outlook(const struct core *core, uint64_t lease, struct core_outlook *ret_outlook);
 /* The accounts as of the last event, or of now_ns when that is later. */
 void core_ledger_read(const struct core *core, uint64_t now_ns, struct core_ledger *ret_ledger);
 

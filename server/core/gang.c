@@ -1,10 +1,19 @@
 /* gang.c: which devices a waiting lease would get: its promised ones, then idle ones, then what
- * elastic leases hold above their minimum. All or nothing: see queue.c.
+ * elastic leases hold above their minimum, then those of leases that must go (evict.c). All or
+ * nothing: see queue.c.
  * Idle ones are sought close together: in the smallest group (groups.c) that has as many of the
  * kind that suits the work best; only where there is no such group, from anywhere. */
 #include <stdlib.h>
 
 #include "server/core/state.h"
+
+/* A minimum that is being gathered. */
+struct gathering {
+    const struct lease *lease;
+    bool within;                   /* the quota of its team */
+    uint32_t wanted;               /* devices more */
+    uint32_t left[CORE_KINDS_MAX]; /* of each kind that it may still have */
+};
 
 bool core_device_must_empty(const struct device *device, const struct lease *lease)
 {
@@ -26,7 +35,8 @@ bool core_lease_lets_serve(const struct device *device, const struct lease *leas
     return lease->spec.in_process && !core_device_must_empty(device, lease);
 }
 
-static bool suits(const struct core *core, const struct device *device, const struct lease *lease)
+bool core_device_suits(const struct core *core, const struct device *device,
+                       const struct lease *lease)
 {
     return core_device_usable(device) && ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
@@ -39,15 +49,24 @@ static bool is_picked(const struct core *core, const struct device *device)
     return core_set_has(&core->device_sets[DEVICES_PICKED], device->slot);
 }
 
-static void pick_count(struct core *core, struct device *device, const struct lease *lease,
+static bool suits(const struct core *core, const struct device *device,
+                  const struct gathering *gathering)
+{
+    return gathering->left[device->kind] > 0 && core_device_suits(core, device, gathering->lease);
+}
+
+static void pick_count(struct core *core, struct device *device, struct gathering *gathering,
                        bool picked)
 {
     uint32_t step = picked ? 1 : UINT32_MAX;
     core_set_put(&core->device_sets[DEVICES_PICKED], device->slot, picked);
+    gathering->wanted -= step;
+    gathering->left[device->kind] -= step;
     if (device->lease != NULL && device->hold == CORE_HOLD_HELD) {
         device->lease->picked += step;
+        device->lease->team->picked[device->kind] += step;
     }
-    if (core_lease_lets_serve(device, lease) || device->resting) {
+    if (core_lease_lets_serve(device, gathering->lease) || device->resting) {
         return;
     }
     DEVICE_ENDPOINTS (core, device, endpoint) {
@@ -68,10 +87,12 @@ void core_gang_unpick_endpoints(struct core *core)
 void core_gang_unpick(struct core *core)
 {
     core_gang_unpick_endpoints(core);
+    core_evict_forget(core);
     SET_EACH (&core->device_sets[DEVICES_PICKED], slot) {
         const struct device *device = core->device_slots[slot];
         if (device->lease != NULL) {
             device->lease->picked = 0;
+            device->lease->team->picked[device->kind] = 0;
         }
     }
     core_set_clear(&core->device_sets[DEVICES_PICKED]);
@@ -79,17 +100,14 @@ void core_gang_unpick(struct core *core)
 
 /* ---- promised to it, also those still on their way ---- */
 
-static uint32_t pick_promised(struct core *core, const struct lease *lease, uint32_t wanted)
+static void pick_promised(struct core *core, struct gathering *gathering)
 {
-    uint32_t picked = 0;
-    for (struct device *device = lease->promises; device != NULL && picked < wanted;
-         device = device->promised_next) {
-        if (suits(core, device, lease)) {
-            pick_count(core, device, lease, true);
-            picked++;
+    for (struct device *device = gathering->lease->promises;
+         device != NULL && gathering->wanted > 0; device = device->promised_next) {
+        if (suits(core, device, gathering)) {
+            pick_count(core, device, gathering, true);
         }
     }
-    return picked;
 }
 
 /* ---- idle ---- */
@@ -140,10 +158,11 @@ static int candidate_compare(const void *left, const void *right)
     return a->device->slot < b->device->slot ? -1 : 1;
 }
 
-static size_t candidate_add(struct core *core, struct device *device, const struct lease *lease,
-                            size_t count)
+static size_t candidate_add(struct core *core, struct device *device,
+                            const struct gathering *gathering, size_t count)
 {
-    if (is_picked(core, device) || !suits(core, device, lease)) {
+    const struct lease *lease = gathering->lease;
+    if (is_picked(core, device) || !suits(core, device, gathering)) {
         return count;
     }
     core->candidates[count] = (struct candidate){.device = device,
@@ -152,12 +171,10 @@ static size_t candidate_add(struct core *core, struct device *device, const stru
     return count + 1;
 }
 
-/* Picks up to `wanted` of the candidates in their order. Each makes the next ones' instances there
+/* Picks what is wanted of the candidates, in their order. Each makes the next ones' instances there
  * more needed, so each is asked again. */
-static uint32_t candidates_pick(struct core *core, const struct lease *lease, size_t count,
-                                uint32_t wanted)
+static void candidates_pick(struct core *core, struct gathering *gathering, size_t count)
 {
-    uint32_t picked = 0;
     for (size_t i = 0; i < count; i++) {
         found_count(core->candidates[i].device, 1);
     }
@@ -166,13 +183,11 @@ static uint32_t candidates_pick(struct core *core, const struct lease *lease, si
     }
     for (size_t i = 0; i < count; i++) {
         struct device *device = core->candidates[i].device;
-        if (picked < wanted && suits(core, device, lease)) {
-            pick_count(core, device, lease, true);
-            picked++;
+        if (gathering->wanted > 0 && suits(core, device, gathering)) {
+            pick_count(core, device, gathering, true);
         }
         found_count(device, UINT32_MAX);
     }
-    return picked;
 }
 
 static int level_of(const struct core *core, const struct group *group)
@@ -181,38 +196,39 @@ static int level_of(const struct core *core, const struct group *group)
 }
 
 /* All of them or none. */
-static bool pick_in_group(struct core *core, const struct lease *lease, struct group *group,
-                          uint32_t kinds_mask, uint32_t wanted)
+static bool pick_in_group(struct core *core, struct gathering *gathering, struct group *group,
+                          uint32_t kinds_mask)
 {
     size_t count = 0;
+    uint32_t wanted = gathering->wanted;
     int level = level_of(core, group);
     for (struct device *device = group->first; device != NULL; device = device->group_next[level]) {
         if (device->free > 0 && ((kinds_mask >> device->kind) & 1)) {
-            count = candidate_add(core, device, lease, count);
+            count = candidate_add(core, device, gathering, count);
         }
     }
-    if (count >= wanted && candidates_pick(core, lease, count, wanted) == wanted) {
-        return true;
+    if (count >= wanted) {
+        candidates_pick(core, gathering, count);
     }
-    for (size_t i = 0; i < count && count >= wanted; i++) {
+    for (size_t i = 0; i < count && count >= wanted && gathering->wanted > 0; i++) {
         if (is_picked(core, core->candidates[i].device)) {
-            pick_count(core, core->candidates[i].device, lease, false);
+            pick_count(core, core->candidates[i].device, gathering, false);
         }
     }
-    group->tried = true;
-    core->groups_tried = true;
-    return false;
+    group->tried = gathering->wanted > 0;
+    core->groups_tried = core->groups_tried || group->tried;
+    return !group->tried;
 }
 
 /* In one group, of these kinds and as free as that. */
-static bool pick_close(struct core *core, const struct lease *lease, uint32_t count,
-                       uint32_t kinds_mask, uint32_t wanted)
+static bool pick_close(struct core *core, struct gathering *gathering, uint32_t count,
+                       uint32_t kinds_mask)
 {
     bool picked = false;
-    struct group *group = core_group_find(core, count, kinds_mask, wanted);
+    struct group *group = core_group_find(core, count, kinds_mask, gathering->wanted);
     while (group != NULL && !picked) {
-        picked = pick_in_group(core, lease, group, kinds_mask, wanted);
-        group = picked ? NULL : core_group_find(core, count, kinds_mask, wanted);
+        picked = pick_in_group(core, gathering, group, kinds_mask);
+        group = picked ? NULL : core_group_find(core, count, kinds_mask, gathering->wanted);
     }
     core_groups_forget_tried(core);
     return picked;
@@ -244,8 +260,9 @@ static uint32_t free_of(const struct core *core, uint32_t count, uint32_t kinds_
 }
 
 /* One kind at a time: a gang is as fast as its slowest device. */
-static bool pick_together(struct core *core, const struct lease *lease, uint32_t wanted)
+static bool pick_together(struct core *core, struct gathering *gathering)
 {
+    const struct lease *lease = gathering->lease;
     uint32_t least = lease->spec.in_process ? FREE_SHARED : FREE_CLEAR, done = 0;
     for (uint32_t kinds = next_kinds(core, lease, 0); kinds != 0;
          kinds = next_kinds(core, lease, done)) {
@@ -253,8 +270,9 @@ static bool pick_together(struct core *core, const struct lease *lease, uint32_t
         for (uint32_t count = FREES; count-- > least;) {
             for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
                 uint32_t mask = kinds & 1u << kind;
-                if (mask != 0 && free_of(core, count, mask) >= wanted &&
-                    pick_close(core, lease, count, mask, wanted)) {
+                if (mask != 0 && gathering->left[kind] >= gathering->wanted &&
+                    free_of(core, count, mask) >= gathering->wanted &&
+                    pick_close(core, gathering, count, mask)) {
                     return true;
                 }
             }
@@ -263,35 +281,37 @@ static bool pick_together(struct core *core, const struct lease *lease, uint32_t
     return false;
 }
 
-static uint32_t pick_anywhere(struct core *core, const struct lease *lease, uint32_t wanted)
+static void pick_anywhere(struct core *core, struct gathering *gathering)
 {
     size_t count = 0;
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
-        if (((lease->spec.kinds_mask >> kind) & 1) == 0) {
+        if (((gathering->lease->spec.kinds_mask >> kind) & 1) == 0 || gathering->left[kind] == 0) {
             continue;
         }
         SET_EACH (&core->device_sets[DEVICES_IDLE + kind], slot) {
-            count = candidate_add(core, core->device_slots[slot], lease, count);
+            count = candidate_add(core, core->device_slots[slot], gathering, count);
         }
     }
-    return candidates_pick(core, lease, count, wanted);
+    candidates_pick(core, gathering, count);
 }
 
 /* ---- held above a minimum ---- */
 
-static bool is_victim(const struct core *core, const struct device *device,
-                      const struct lease *lease)
+/* What was lent comes back without a rest. */
+bool core_may_move_for(const struct core *core, const struct device *device,
+                       const struct lease *lease, bool within)
 {
-    return device->hold == CORE_HOLD_HELD && device->promised == NULL && !is_picked(core, device) &&
-           suits(core, device, lease) && core_device_rested(core, device) &&
+    bool lent = within && device->lease->team != lease->team;
+    return device->hold == CORE_HOLD_HELD && device->promised == NULL &&
+           (lent || core_device_rested(core, device)) &&
            core_device_moves(core, device) < core->config.moves_per_hour;
 }
 
 static bool victim_before(const struct candidate *a, const struct candidate *b)
 {
-    int32_t left = a->device->lease->spec.priority, right = b->device->lease->spec.priority;
-    if (left != right) {
-        return left < right;
+    int order = core_fair_compare_givers(a->device->lease, b->device->lease);
+    if (order != 0) {
+        return order < 0;
     }
     if (a->cost != b->cost) {
         return a->cost < b->cost;
@@ -299,15 +319,27 @@ static bool victim_before(const struct candidate *a, const struct candidate *b)
     return a->above != b->above ? a->above > b->above : a->device->slot < b->device->slot;
 }
 
-/* The best victim is at the top. */
-static void heap_sink(struct candidate *heap, size_t at, size_t count)
+static struct candidate candidate_of(const struct core *core, struct device *device)
+{
+    return (struct candidate){
+        .device = device, .cost = core_victim_cost(core, device), .above = device->lease->surplus};
+}
+
+bool core_surplus_before(const struct core *core, struct device *a, struct device *b)
+{
+    struct candidate left = candidate_of(core, a), right = candidate_of(core, b);
+    return victim_before(&left, &right);
+}
+
+void core_candidates_sink(struct candidate *heap, size_t at, size_t count,
+                          bool (*goes_before)(const struct candidate *, const struct candidate *))
 {
     struct candidate sinking = heap[at];
     for (size_t child = 2 * at + 1; child < count; child = 2 * at + 1) {
-        if (child + 1 < count && victim_before(&heap[child + 1], &heap[child])) {
+        if (child + 1 < count && goes_before(&heap[child + 1], &heap[child])) {
             child++;
         }
-        if (!victim_before(&heap[child], &sinking)) {
+        if (!goes_before(&heap[child], &sinking)) {
             break;
         }
         heap[at] = heap[child];
@@ -316,48 +348,53 @@ static void heap_sink(struct candidate *heap, size_t at, size_t count)
     heap[at] = sinking;
 }
 
-static size_t heap_make(struct core *core)
+static size_t victims_gather(struct core *core)
 {
     size_t count = 0;
     SET_EACH (&core->lease_sets[LEASES_GIVING], slot) {
-        const struct lease *victim = core->lease_slots[slot];
-        core->candidates[count++] = (struct candidate){
-            .device = victim->first,
-            .cost = core_victim_cost(core, victim->first),
-            .above = victim->surplus,
-        };
+        core->candidates[count++] = candidate_of(core, core->lease_slots[slot]->first);
     }
     for (size_t at = count / 2; at-- > 0;) {
-        heap_sink(core->candidates, at, count);
+        core_candidates_sink(core->candidates, at, count, victim_before);
     }
     return count;
 }
 
+/* With every device that a team gives it has less of a claim to keep the next. */
+static bool is_victim(const struct core *core, const struct device *device,
+                      const struct gathering *gathering)
+{
+    const struct lease *lease = gathering->lease;
+    uint32_t more = lease->spec.devices_min - lease->promised;
+    return !is_picked(core, device) && suits(core, device, gathering) &&
+           core_may_move_for(core, device, lease, gathering->within) &&
+           core_fair_may_take(core, lease, more, gathering->within, device->lease, device->kind);
+}
+
 /* The next device of the victim that can go, if it has to give one more at all. */
 static struct device *victim_next(const struct core *core, const struct candidate *victim,
-                                  const struct lease *lease)
+                                  const struct gathering *gathering)
 {
     const struct lease *giver = victim->device->lease;
     uint32_t given = giver->surplus - victim->above + 1;
-    if (core_guard(core, giver, given, CORE_RUNG_SHRINK, false) != CORE_REASON_NONE) {
+    if (core_guard(core, giver, given, core_rung_for_one(giver), false) != CORE_REASON_NONE) {
         return NULL;
     }
     struct device *device = victim->device;
-    while (device != NULL && !is_victim(core, device, lease)) {
+    while (device != NULL && !is_victim(core, device, gathering)) {
         device = device->next;
     }
     return device;
 }
 
-/* One device at a time, always from whom it costs least. Returns how many are lacking then. */
-static uint32_t pick_victims(struct core *core, const struct lease *lease, uint32_t wanted)
+/* One device at a time, always from whom it costs least. */
+static void pick_victims(struct core *core, struct gathering *gathering)
 {
     struct candidate *heap = core->candidates;
-    for (size_t count = heap_make(core); wanted > 0 && count > 0;) {
-        struct device *device = victim_next(core, &heap[0], lease);
+    for (size_t count = victims_gather(core); gathering->wanted > 0 && count > 0;) {
+        struct device *device = victim_next(core, &heap[0], gathering);
         if (device != NULL) {
-            pick_count(core, device, lease, true);
-            wanted--;
+            pick_count(core, device, gathering, true);
         }
         if (device == NULL || device->next == NULL || --heap[0].above == 0) {
             heap[0] = heap[--count];
@@ -365,13 +402,42 @@ static uint32_t pick_victims(struct core *core, const struct lease *lease, uint3
             heap[0].device = device->next;
         }
         if (count > 0) {
-            heap_sink(heap, 0, count);
+            core_candidates_sink(heap, 0, count, victim_before);
         }
     }
-    return wanted;
+}
+
+/* ---- of leases that must go ---- */
+
+static void pick_evicted(struct core *core, struct gathering *gathering)
+{
+    for (struct lease *lease = core->evicted; lease != NULL; lease = lease->evicted_next) {
+        LEASE_DEVICES (lease, device) {
+            if (gathering->wanted > 0 && !is_picked(core, device) &&
+                suits(core, device, gathering) &&
+                core_may_move_for(core, device, gathering->lease, gathering->within)) {
+                pick_count(core, device, gathering, true);
+            }
+        }
+    }
 }
 
 /* ---- all of it ---- */
+
+static struct gathering gathering_of(const struct core *core, const struct lease *lease,
+                                     bool within)
+{
+    struct gathering gathering = {
+        .lease = lease, .within = within, .wanted = lease->spec.devices_min};
+    if (within || core_fair_is_bound(core, lease)) {
+        core_fair_limits(lease, gathering.left);
+        return gathering;
+    }
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        gathering.left[kind] = UINT32_MAX;
+    }
+    return gathering;
+}
 
 /* No more than these can be found, whatever else is asked of a device. */
 static uint32_t at_most(const struct core *core, const struct lease *lease)
@@ -384,16 +450,31 @@ static uint32_t at_most(const struct core *core, const struct lease *lease)
     return most;
 }
 
-uint32_t core_gang_pick(struct core *core, struct lease *lease)
+static uint32_t evict_and_pick(struct core *core, struct gathering *gathering)
 {
-    uint32_t wanted = lease->spec.devices_min, most = at_most(core, lease);
-    if (most < wanted) {
-        return wanted - most;
+    uint32_t lacking = core_evict_choose(core, gathering->lease, gathering->within,
+                                         gathering->wanted, gathering->left);
+    if (lacking > 0) {
+        return lacking;
     }
-    wanted -= pick_promised(core, lease, wanted);
-    if (wanted == 0 || pick_together(core, lease, wanted)) {
-        return 0;
+    pick_evicted(core, gathering);
+    return gathering->wanted;
+}
+
+uint32_t core_gang_pick(struct core *core, struct lease *lease, bool within)
+{
+    struct gathering gathering = gathering_of(core, lease, within);
+    uint32_t most = at_most(core, lease);
+    bool evicts = core_evict_is_possible(core, lease);
+    if (most < gathering.wanted && !evicts) {
+        return gathering.wanted - most;
     }
-    wanted -= pick_anywhere(core, lease, wanted);
-    return wanted == 0 ? 0 : pick_victims(core, lease, wanted);
+    pick_promised(core, &gathering);
+    if (gathering.wanted > 0 && !pick_together(core, &gathering)) {
+        pick_anywhere(core, &gathering);
+    }
+    if (gathering.wanted > 0) {
+        pick_victims(core, &gathering);
+    }
+    return gathering.wanted > 0 && evicts ? evict_and_pick(core, &gathering) : gathering.wanted;
 }

@@ -97,5 +97,6 @@ uint64_t core_guard_due_ns(const struct core *core, const struct lease *lease)
 
 void core_guard_count(struct core *core, struct lease *lease, enum core_rung rung)
 {
+    core_outlook_revoked(core);
     moments_add(core, core_rung_stops(rung) ? &lease->stop_times : &lease->revoke_times);
 }

@@ -117,6 +117,7 @@ static void promise_take_back(struct core *core, struct device *device)
     device->promised_next = device->promised_before = NULL;
     device->promised = NULL;
     lease->promised--;
+    core_team_promise(core, lease, device->kind, -1);
     core_lease_touch(core, lease);
 }
 
@@ -129,6 +130,7 @@ static void promise_give(struct core *core, struct device *device, struct lease 
     }
     lease->promises = device;
     lease->promised++;
+    core_team_promise(core, lease, device->kind, 1);
     core_lease_touch(core, lease);
 }
 

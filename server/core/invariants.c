@@ -269,24 +269,37 @@ static void check_endpoint_counts(const struct core *core, const struct endpoint
     }
 }
 
+static void count_share(const struct team *team, const struct device *device, struct share *share)
+{
+    const struct lease *lease = device->lease, *promised = device->promised;
+    if (lease != NULL && lease->team == team) {
+        bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD ||
+                      core_device_stopped(device);
+        share->held += active;
+        share->leaving += !active;
+        share->reserved += !lease->spec.preemptible;
+    }
+    if (promised != NULL && promised->team == team) {
+        share->promised++;
+        share->reserved += !promised->spec.preemptible;
+    }
+}
+
 static void check_team(const struct core *core, const struct team *team, struct report *report)
 {
     struct share share[CORE_KINDS_MAX] = {0};
-    uint32_t leases = 0;
+    uint32_t leases = 0, live = 0, waiting = 0;
     for (size_t i = 0; i < core->lease_count; i++) {
-        leases += core->leases[i]->team == team;
+        const struct lease *lease = core->leases[i];
+        leases += lease->team == team;
+        live += lease->team == team && lease->state != CORE_LEASE_ENDED;
+        waiting += lease->team == team && lease->state == CORE_LEASE_WAITING;
     }
     for (size_t i = 0; i < core->device_count; i++) {
-        const struct device *device = core->devices[i];
-        bool active = device->hold == CORE_HOLD_GRANTING || device->hold == CORE_HOLD_HELD ||
-                      core_device_stopped(device);
-        if (device->lease != NULL && device->lease->team == team) {
-            share[device->kind].held += active;
-            share[device->kind].leaving += !active;
-            share[device->kind].reserved += !device->lease->spec.preemptible;
-        }
+        count_share(team, core->devices[i], &share[core->devices[i]->kind]);
     }
-    if (leases != team->leases || memcmp(share, team->share, sizeof share) != 0) {
+    if (leases != team->leases || live != team->live || waiting != team->waiting_count ||
+        memcmp(share, team->share, sizeof share) != 0) {
         broken(report, "1: team %" PRIu64 " counts other leases or devices than it has",
                team->spec.team);
     }

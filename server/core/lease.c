@@ -4,6 +4,8 @@
 
 #include "server/core/state.h"
 
+#define PRIORITY_MAX 1000000 /* times the time that one step is worth: fits */
+
 #define TO(state) (1u << CORE_LEASE_##state)
 
 /* WAITING to DRAINING or SUSPENDED and DRAINING to RUNNING or SUSPENDED: only while a restart is
@@ -87,6 +89,10 @@ static void lease_count_run(struct core *core, struct lease *lease, enum core_le
     if (lease->state == CORE_LEASE_RUNNING) {
         lease->ran_ns += core->now_ns - lease->running_ns;
     }
+    bool over = next == CORE_LEASE_DRAINING || next == CORE_LEASE_ENDING;
+    if (over && lease->run != 0 && !is_preemption(reason)) {
+        core_outlook_ran(core, core->now_ns - lease->started_ns);
+    }
     if (next == CORE_LEASE_RUNNING) {
         lease->running_ns = core->now_ns;
         core_heartbeat(core, lease);
@@ -101,6 +107,9 @@ void core_lease_move(struct core *core, struct lease *lease, enum core_lease_sta
     assert(lease_next[lease->state] & (1u << next));
     core_stop_follow_state(core, lease, next);
     lease_count_run(core, lease, next, reason);
+    if (lease->state == CORE_LEASE_WAITING) {
+        core_queue_leave(core, lease);
+    }
     lease->state = next;
     lease->reason = reason;
     lease->since_ns = core->now_ns;
@@ -111,8 +120,10 @@ void core_lease_move(struct core *core, struct lease *lease, enum core_lease_sta
     }
     if (next == CORE_LEASE_WAITING) {
         lease_requeue(core, lease, reason);
+        core_queue_join(core, lease);
     } else if (next == CORE_LEASE_ENDED) {
         core_ledger_lose(core, lease); /* nobody will keep it any more */
+        core_team_live(core, lease->team, -1);
         ended_append(core, lease);
         struct core_explanation explanation =
             core_explain_begin(core, CORE_WHAT_LEASE_ENDED, reason, NULL, lease, NULL);
@@ -215,6 +226,7 @@ void core_lease_started(struct core *core, struct lease *lease)
 {
     lease->carried_ns = core_lease_waited_ns(core, lease);
     lease->credit_ns = 0;
+    lease->urgency = lease->spec.priority + (int64_t)(lease->carried_ns / core->config.age_ns);
     lease->started_ns = core->now_ns;
     lease->ran_before_ns = lease->ran_ns;
     core_rung_started(lease);
@@ -245,6 +257,7 @@ static enum core_reason spec_check(const struct core *core, const struct core_le
 {
     if (spec->lease == 0 || spec->devices_min == 0 || spec->devices_min > spec->devices_max ||
         spec->memory_bytes > MEMORY_MAX || spec->floor > spec->devices_max ||
+        spec->priority < -PRIORITY_MAX || spec->priority > PRIORITY_MAX ||
         spec->revokes_per_hour > CORE_REVOKES_MAX || spec->stops_per_hour > CORE_REVOKES_MAX ||
         !core_rungs_are_valid(spec) || (spec->kinds_mask & ((1u << CORE_KINDS_MAX) - 1)) == 0) {
         return CORE_REASON_INVALID;
@@ -252,7 +265,8 @@ static enum core_reason spec_check(const struct core *core, const struct core_le
     if (core->reconciled && core_pool_matching(core, spec->kinds_mask) < spec->devices_min) {
         return CORE_REASON_IMPOSSIBLE;
     }
-    return CORE_REASON_NONE;
+    return !core->reconciled || core_fair_may_ever(core, spec) ? CORE_REASON_NONE
+                                                               : CORE_REASON_QUOTA;
 }
 
 void core_lease_destroy(struct lease *lease)
@@ -278,29 +292,32 @@ static void lease_erase(struct core *core, struct lease *lease)
     core_lease_destroy(lease);
 }
 
-static struct lease *lease_create(struct core *core, const struct core_lease_spec *spec,
-                                  enum core_reason *ret_reason)
+static enum core_reason lease_create(struct core *core, const struct core_lease_spec *spec)
 {
     struct lease *lease = calloc(1, sizeof *lease);
-    *ret_reason = CORE_REASON_NO_MEMORY;
     if (lease == NULL) {
-        return NULL;
+        return CORE_REASON_NO_MEMORY;
     }
     lease->spec = *spec;
     lease->since_ns = core->now_ns;
     lease->queued_ns = core->now_ns;
-    if (core_guard_init(lease) == 0) {
-        *ret_reason = core_team_join(core, spec->team, &lease->team);
-    }
-    if (*ret_reason == CORE_REASON_NONE && core_lease_insert(core, lease) == 0) {
-        return lease;
-    }
-    if (*ret_reason == CORE_REASON_NONE) {
-        *ret_reason = CORE_REASON_NO_MEMORY;
+    enum core_reason reason = core_guard_init(lease) == 0
+                                  ? core_team_join(core, spec->team, &lease->team)
+                                  : CORE_REASON_NO_MEMORY;
+    if (reason == CORE_REASON_NONE && core_lease_insert(core, lease) < 0) {
         core_team_leave(core, lease->team);
+        reason = CORE_REASON_NO_MEMORY;
     }
-    core_lease_destroy(lease);
-    return NULL;
+    if (reason != CORE_REASON_NONE) {
+        core_lease_destroy(lease);
+        return reason;
+    }
+    lease->sequence = ++core->sequence;
+    core_team_live(core, lease->team, 1);
+    core_queue_join(core, lease);
+    core_lease_compare_kinds(core, lease);
+    core_lease_touch(core, lease);
+    return CORE_REASON_NONE;
 }
 
 static enum core_reason lease_add(struct core *core, const struct core_lease_spec *spec)
@@ -319,13 +336,7 @@ static enum core_reason lease_add(struct core *core, const struct core_lease_spe
     if (former != NULL) {
         lease_erase(core, former);
     }
-    struct lease *lease = lease_create(core, spec, &reason);
-    if (lease != NULL) {
-        lease->sequence = ++core->sequence;
-        core_lease_compare_kinds(core, lease);
-        core_lease_touch(core, lease);
-    }
-    return reason;
+    return lease_create(core, spec);
 }
 
 /* By its owner, or because its time is over. */
@@ -559,6 +570,7 @@ static enum core_reason restored_grant(struct core *core, struct lease *lease,
     bool stopped = alive && core_rung_stops(event->restored_grant.stopped);
     if (alive && lease->runs == 0) {
         lease->started_ns = core->now_ns;
+        lease->urgency = lease->spec.priority;
         lease->runs++;
     }
     if (stopped) {
@@ -689,10 +701,9 @@ uint64_t core_lease_due_ns(const struct core *core, const struct lease *lease)
         due_ns = core_sooner(core, due_ns, core_guard_due_ns(core, lease), 0);
     }
     due_ns = core_sooner(core, due_ns, core_stop_due_ns(core, lease), 0);
-    if (lease->state == CORE_LEASE_WAITING) {
-        uint64_t steps = (core->now_ns - lease->queued_ns) / core->config.age_ns;
-        due_ns = core_sooner(core, due_ns, lease->queued_ns, core->config.overtake_ns);
-        due_ns = core_sooner(core, due_ns, lease->queued_ns, (steps + 1) * core->config.age_ns);
+    if (lease->state == CORE_LEASE_WAITING && lease->carried_ns < core->config.overtake_ns) {
+        due_ns = core_sooner(core, due_ns, lease->queued_ns,
+                             core->config.overtake_ns - lease->carried_ns);
     }
     return due_ns;
 }

@@ -38,6 +38,14 @@ uint64_t core_average_u64(uint64_t average, uint64_t sample, uint64_t weight, ui
     return average - (step < average - sample ? step + 1 : step);
 }
 
+/* Halved for every half-life of age; between these in a straight line. */
+uint64_t core_decay_u64(uint64_t value, uint64_t age, uint64_t half_life)
+{
+    uint64_t halvings = age / half_life;
+    value = halvings < 64 ? value >> halvings : 0;
+    return value - core_scale_u64(value, age % half_life, 2 * half_life);
+}
+
 /* As FNV-1a does with bytes, by words; the shift lets high bits reach low ones. */
 uint64_t core_hash_u64(uint64_t hash, uint64_t value)
 {

@@ -83,122 +83,9 @@ static void plan_give_back(struct core *core)
     }
 }
 
-static bool growable(const struct core *core, const struct device *device)
-{
-    return core_device_usable(device) && device->hold == CORE_HOLD_NONE && !device->kept &&
-           device->hot_since_ns == NEVER_NS && core_device_rested(core, device) &&
-           !((core->blocked >> device->kind) & 1);
-}
-
-static bool can_grow_onto(const struct core *core, const struct lease *lease,
-                          const struct device *device)
-{
-    return lease->state == CORE_LEASE_RUNNING && core->now_ns >= lease->retry_ns &&
-           ((lease->spec.kinds_mask >> device->kind) & 1) &&
-           lease->spec.memory_bytes <= device->memory_bytes &&
-           (core_lease_lets_serve(device, lease) || core_device_spare(core, device));
-}
-
-static bool grows_before(const struct lease *a, const struct lease *b)
-{
-    if (a->spec.priority != b->spec.priority) {
-        return a->spec.priority > b->spec.priority;
-    }
-    if (a->held + a->promised != b->held + b->promised) {
-        return a->held + a->promised < b->held + b->promised;
-    }
-    return a->sequence < b->sequence;
-}
-
-/* A device without news found nobody at the last plan: only leases with news can want it now. */
-static struct lease *grower_for(const struct core *core, const struct device *device)
-{
-    struct lease *best = NULL;
-    bool old = core_may_move(core) && core_set_has(&core->device_sets[DEVICES_OLD], device->slot) &&
-               !core_set_has(&core->device_sets[TOUCHED], device->slot);
-    SET_EACH (&core->lease_sets[old ? NEWS : LEASES_GROWING], slot) {
-        struct lease *lease = core->lease_slots[slot];
-        if (core_lease_wants_more(lease) && can_grow_onto(core, lease, device) &&
-            (best == NULL || grows_before(lease, best))) {
-            best = lease;
-        }
-    }
-    return best;
-}
-
-static void grow(struct core *core, struct device *device, struct lease *lease)
-{
-    struct core_explanation explanation =
-        core_explain_begin(core, CORE_WHAT_GRANT, CORE_REASON_ELASTIC_GROWTH, device, lease,
-                           core_device_busiest(core, device));
-    explanation.rung = CORE_RUNG_FREE;
-    if (!core_may_move(core)) {
-        explanation.endpoint = 0; /* it is no other thought when that one changes */
-        core_explain_advice(core, &device->advice, explanation);
-        return;
-    }
-    bool must_empty = core_device_must_empty(device, lease);
-    core_device_promise(core, device, lease);
-    if (!must_empty || core_device_empty(core, device)) {
-        core_device_grant(core, device, lease, CORE_REASON_ELASTIC_GROWTH);
-        core_explain(core, &explanation);
-    }
-}
-
-static void grow_onto(struct core *core, struct device *device)
-{
-    struct lease *promised = device->promised;
-    if (promised != NULL && promised->state != CORE_LEASE_RUNNING) {
-        return; /* a waiting gang's */
-    }
-    bool possible = growable(core, device);
-    if (promised != NULL && (!possible || !can_grow_onto(core, promised, device))) {
-        core_device_promise(core, device, NULL);
-        promised = NULL;
-    }
-    struct lease *lease = promised != NULL || !possible ? promised : grower_for(core, device);
-    if (lease != NULL) {
-        grow(core, device, lease);
-    }
-}
-
-/* Beside devices with news: those promised to a lease with news, and all idle ones that it could
- * want. */
-static void growth_gather(struct core *core)
-{
-    uint32_t kinds = 0;
-    struct set *old = &core->device_sets[DEVICES_OLD];
-    core_set_clear(old);
-    SET_EACH (&core->lease_sets[NEWS], slot) {
-        struct lease *lease = core->lease_slots[slot];
-        bool wants = core_lease_wants_more(lease) || !core_may_move(core);
-        kinds |= wants ? lease->spec.kinds_mask : 0;
-        for (struct device *device = lease->promises; device != NULL;
-             device = device->promised_next) {
-            core_set_put(old, device->slot, true);
-        }
-    }
-    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
-        if ((kinds >> kind) & 1) {
-            core_set_join(old, &core->device_sets[DEVICES_IDLE + kind]);
-        }
-    }
-    SET_EACH (&core->device_sets[NEWS], slot) {
-        core_set_put(old, slot, false);
-    }
-    core_set_join(&core->device_sets[NEWS], old);
-}
-
-static void plan_growth(struct core *core)
-{
-    growth_gather(core);
-    SET_EACH (&core->device_sets[NEWS], slot) {
-        grow_onto(core, core->device_slots[slot]);
-    }
-}
-
 void core_plan(struct core *core)
 {
+    core_fair_begin(core);
     core_stops_release(core);
     plan_give_back(core);
     core_placement_plan(core);
@@ -206,5 +93,5 @@ void core_plan(struct core *core)
     core_stops_replace(core);
     plan_sustained(core);
     core_queue_plan(core);
-    plan_growth(core);
+    core_growth_plan(core);
 }

@@ -1,103 +1,72 @@
-/* queue.c: minimums of waiting leases, all or nothing. A lease gets its minimum from free devices
- * and from what elastic leases hold above theirs. Nothing is revoked unless the whole minimum can
- * be met; what is freed is promised, so that nobody else takes it on the way. */
-#include <stdlib.h>
+/* queue.c: minimums of waiting leases, all or nothing. Whose turn it is: first leases within the
+ * quota of their team, then the others; among teams who has the lowest claim (fair.c); within a
+ * team by priority, to which waiting adds. Nothing is revoked unless the whole minimum can be met;
+ * what is freed is promised, so that nobody else takes it on the way. */
 #include <string.h>
 
 #include "server/core/state.h"
 
-/* ---- the order ---- */
+/* At most so many devices, each with at most that memory, can be had that could not be had at the
+ * last plan; and so many that are held by whoever would have to go as a whole. */
+struct supply {
+    uint32_t devices, whole;
+    uint64_t memory_bytes;
+};
 
-static bool ranks_before(const struct lease *a, const struct lease *b)
+/* One look at all that wait. */
+struct queue_pass {
+    bool within; /* of quotas: those come first */
+    struct supply supply[CORE_KINDS_MAX];
+    uint32_t blocked;   /* kinds of which those that are left get nothing ... */
+    uint32_t no_growth; /* ... and those that nothing may grow onto */
+    uint32_t position;
+};
+
+/* ---- within a team ---- */
+
+static bool goes_before(const struct lease *a, const struct lease *b)
 {
-    return a->rank != b->rank ? a->rank > b->rank : a->sequence < b->sequence;
+    return a->order != b->order ? a->order > b->order : a->sequence < b->sequence;
 }
 
-static int queue_compare(const void *a, const void *b)
+static size_t place_of(const struct team *team, const struct lease *lease)
 {
-    return ranks_before(*(struct lease *const *)a, *(struct lease *const *)b) ? -1 : 1;
-}
-
-static int64_t rank_of(const struct core *core, const struct lease *lease)
-{
-    uint64_t age = (core->now_ns - lease->queued_ns) / core->config.age_ns;
-    return (int64_t)lease->spec.priority + (int64_t)age;
-}
-
-static bool is_in_place(const struct core *core, const struct lease *lease)
-{
-    bool waits = lease->state == CORE_LEASE_WAITING;
-    return waits == lease->queued && (!waits || lease->rank == rank_of(core, lease));
-}
-
-/* Takes out whose place has changed. */
-static void queue_thin(struct core *core)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < core->queue_count; i++) {
-        struct lease *lease = core->queue[i];
-        lease->queued = !core_lease_is_news(core, lease) || is_in_place(core, lease);
-        core->queue[kept] = lease;
-        kept += lease->queued;
-    }
-    core->queue_count = kept;
-}
-
-static void queue_insert(struct core *core, struct lease *lease)
-{
-    size_t low = 0, high = core->queue_count;
+    size_t low = 0, high = team->waiting_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (ranks_before(core->queue[middle], lease)) {
+        if (goes_before(team->waiting[middle], lease)) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    memmove(&core->queue[low + 1], &core->queue[low], (core->queue_count - low) * sizeof(void *));
-    core->queue[low] = lease;
-    core->queue_count++;
+    return low;
 }
 
-/* A place changes only with news: a step of age is one. */
-static void queue_sort(struct core *core)
+/* A step of age is worth as much as one of priority: so time changes nothing in the order. */
+void core_queue_join(struct core *core, struct lease *lease)
 {
-    const struct set *news = &core->lease_sets[NEWS];
-    uint32_t moved = 0;
-    SET_EACH (news, slot) {
-        moved += !is_in_place(core, core->lease_slots[slot]);
-    }
-    if (moved == 0) {
-        return;
-    }
-    bool many = moved > 16;
-    queue_thin(core);
-    SET_EACH (news, slot) {
-        struct lease *lease = core->lease_slots[slot];
-        if (lease->state != CORE_LEASE_WAITING || lease->queued) {
-            continue;
-        }
-        lease->rank = rank_of(core, lease);
-        lease->queued = true;
-        if (many) {
-            core->queue[core->queue_count++] = lease;
-        } else {
-            queue_insert(core, lease);
-        }
-    }
-    if (many) {
-        qsort(core->queue, core->queue_count, sizeof *core->queue, queue_compare);
-    }
+    struct team *team = lease->team;
+    lease->order = lease->spec.priority * (int64_t)core->config.age_ns +
+                   (int64_t)lease->carried_ns - (int64_t)lease->queued_ns;
+    size_t place = place_of(team, lease), behind = team->waiting_count - place;
+    assert(team->waiting_count < team->waiting_capacity);
+    memmove(&team->waiting[place + 1], &team->waiting[place], behind * sizeof(void *));
+    team->waiting[place] = lease;
+    team->waiting_count++;
 }
 
-uint32_t core_queue_position(const struct core *core, const struct lease *lease)
+void core_queue_leave(struct core *core, struct lease *lease)
 {
-    for (size_t i = 0; i < core->queue_count && lease->queued; i++) {
-        if (core->queue[i] == lease) {
-            return (uint32_t)i + 1;
-        }
-    }
-    return 0;
+    struct team *team = lease->team;
+    size_t place = place_of(team, lease);
+    assert(team->waiting[place] == lease);
+    team->waiting_count--;
+    memmove(&team->waiting[place], &team->waiting[place + 1],
+            (team->waiting_count - place) * sizeof(void *));
+    lease->position = 0;
+    core->fair_held_count -= lease->fair_held;
+    lease->fair_held = false;
 }
 
 /* ---- starting one ---- */
@@ -126,6 +95,7 @@ static bool promise_picked(struct core *core, struct lease *lease)
 {
     bool ready = true;
     core_gang_unpick_endpoints(core); /* from here on removals are real */
+    core_evict_chosen(core, lease);
     promises_trim(core, lease);
     SET_EACH (&core->device_sets[DEVICES_PICKED], slot) {
         struct device *device = core->device_slots[slot];
@@ -154,6 +124,12 @@ static void grant_picked(struct core *core, struct lease *lease)
     }
 }
 
+static bool is_beyond_quota(const struct core *core, const struct lease *lease)
+{
+    return core_fair_is_bound(core, lease) &&
+           !core_fair_is_within(core, lease, lease->spec.devices_min);
+}
+
 static bool is_impossible(const struct core *core, const struct lease *lease)
 {
     return core_pool_matching(core, lease->spec.kinds_mask) < lease->spec.devices_min;
@@ -171,12 +147,26 @@ void core_queue_pool_changed(struct core *core)
     }
 }
 
+enum core_reason core_queue_reason(const struct core *core, const struct lease *lease)
+{
+    if (is_impossible(core, lease)) {
+        return CORE_REASON_IMPOSSIBLE;
+    }
+    if (core->hold) {
+        return CORE_REASON_HOLD;
+    }
+    if (core->now_ns < lease->retry_ns) {
+        return CORE_REASON_ACTION_FAILED;
+    }
+    if (is_beyond_quota(core, lease)) {
+        return CORE_REASON_QUOTA;
+    }
+    return lease->fair_held ? CORE_REASON_FAIR_SHARE : CORE_REASON_GANG_MINIMUM;
+}
+
 static void explain_wait(struct core *core, struct lease *lease)
 {
-    enum core_reason reason = is_impossible(core, lease)       ? CORE_REASON_IMPOSSIBLE
-                              : core->hold                     ? CORE_REASON_HOLD
-                              : core->now_ns < lease->retry_ns ? CORE_REASON_ACTION_FAILED
-                                                               : CORE_REASON_GANG_MINIMUM;
+    enum core_reason reason = core_queue_reason(core, lease);
     if (lease->advice != 0 && lease->waits_for == reason) {
         return; /* told, and it costs less to know that than to ask */
     }
@@ -187,13 +177,36 @@ static void explain_wait(struct core *core, struct lease *lease)
     lease->waits_for = reason;
 }
 
+/* Where its quota is of other kinds than what there is, it may go beyond. Returns whether it does.
+ */
+static bool pick_beyond(struct core *core, struct lease *lease)
+{
+    uint32_t within = lease->lacks;
+    core_gang_unpick(core);
+    lease->lacks = core_gang_pick(core, lease, false);
+    bool beyond = lease->lacks == 0;
+    lease->lacks = within < lease->lacks ? within : lease->lacks;
+    return beyond;
+}
+
+static bool can_start(struct core *core, struct lease *lease, bool within)
+{
+    bool may = core->now_ns >= lease->retry_ns && !is_beyond_quota(core, lease);
+    bool beyond = may && !within;
+    lease->lacks = may ? core_gang_pick(core, lease, within) : 0;
+    if (lease->lacks > 0 && within && !core_fair_is_bound(core, lease)) {
+        beyond = pick_beyond(core, lease);
+    }
+    bool possible = may && lease->lacks == 0;
+    lease->fair_held = possible && beyond && core_growth_goes_first(core, lease);
+    return possible && !lease->fair_held;
+}
+
 /* It got its minimum, or will get it from what is promised to it. */
-static bool try_start(struct core *core, struct lease *lease)
+static bool try_start(struct core *core, struct lease *lease, bool within)
 {
     bool started = false;
-    bool due = core->now_ns >= lease->retry_ns;
-    lease->lacks = due ? core_gang_pick(core, lease) : 0;
-    bool possible = due && lease->lacks == 0;
+    bool possible = can_start(core, lease, within);
     if (!possible) {
         core_promises_drop(core, lease);
         explain_wait(core, lease);
@@ -214,98 +227,29 @@ static bool try_start(struct core *core, struct lease *lease)
     return started || (possible && lease->promised > 0);
 }
 
-/* ---- all of them ---- */
+/* ---- who must not be overtaken ---- */
+
+/* Devices that may come to it: usable ones, less those that nobody can count on. */
+static uint32_t to_be_had(const struct core *core, uint32_t kinds_mask)
+{
+    uint32_t usable = core_pool_usable(core, kinds_mask);
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        uint32_t fixed = (kinds_mask >> kind) & 1 ? core->fixed[kind] : 0;
+        usable -= fixed < usable ? fixed : usable;
+    }
+    return usable;
+}
 
 /* After overtake_ns nothing behind it gets devices of its kinds, unless there are not enough of
- * them in the pool at all: an impossible request blocks nobody. */
+ * them that it could ever have: an impossible request blocks nobody. */
 static bool must_not_be_overtaken(const struct core *core, const struct lease *lease)
 {
-    return core->now_ns - lease->queued_ns >= core->config.overtake_ns &&
-           core->now_ns >= lease->retry_ns &&
-           core_pool_usable(core, lease->spec.kinds_mask) >= lease->spec.devices_min;
+    return core_lease_waited_ns(core, lease) >= core->config.overtake_ns &&
+           core->now_ns >= lease->retry_ns && !is_beyond_quota(core, lease) &&
+           to_be_had(core, lease->spec.kinds_mask) >= lease->spec.devices_min;
 }
 
-/* At most so many devices, each with at most that memory, can be had that could not be had at the
- * last plan. */
-struct supply {
-    uint32_t devices;
-    uint64_t memory_bytes;
-};
-
-static void supply_add(struct supply supply[CORE_KINDS_MAX], uint32_t kinds_mask, uint32_t devices,
-                       uint64_t memory_bytes)
-{
-    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && devices > 0; kind++) {
-        if ((kinds_mask >> kind) & 1) {
-            supply[kind].devices += devices;
-            supply[kind].memory_bytes =
-                memory_bytes > supply[kind].memory_bytes ? memory_bytes : supply[kind].memory_bytes;
-        }
-    }
-}
-
-static void supply_gather(struct core *core, struct supply supply[CORE_KINDS_MAX])
-{
-    memset(supply, 0, CORE_KINDS_MAX * sizeof *supply);
-    SET_EACH (&core->device_sets[NEWS], slot) {
-        const struct device *device = core->device_slots[slot];
-        bool there = device->counted_takeable ||
-                     core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot);
-        supply_add(supply, 1u << device->kind, there, device->memory_bytes);
-    }
-    SET_EACH (&core->endpoint_sets[NEWS], slot) {
-        const struct endpoint *endpoint = core->endpoint_slots[slot];
-        supply_add(supply, endpoint->spec.kinds_mask, endpoint->excess, UINT64_MAX);
-    }
-    SET_EACH (&core->lease_sets[NEWS], slot) {
-        const struct lease *lease = core->lease_slots[slot];
-        supply_add(supply, lease->spec.kinds_mask, lease->surplus, UINT64_MAX);
-    }
-}
-
-static uint32_t news_count(const struct core *core)
-{
-    return core->device_sets[NEWS].count + core->endpoint_sets[NEWS].count +
-           core->lease_sets[NEWS].count;
-}
-
-/* One that lacked more than that cannot have its minimum now either. */
-static bool may_reach(struct lease *lease, const struct supply supply[CORE_KINDS_MAX])
-{
-    uint32_t devices = 0;
-    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
-        bool asked = (lease->spec.kinds_mask >> kind) & 1;
-        bool large = lease->spec.memory_bytes <= supply[kind].memory_bytes;
-        devices += asked && large ? supply[kind].devices : 0;
-    }
-    bool may = devices > 0 && devices >= lease->lacks;
-    lease->lacks -= may ? 0 : devices;
-    return may;
-}
-
-/* As at the last plan, unless it has news, there may be enough for it now (nothing is, for one to
- * which all are promised), or it is held up no more. */
-static bool has_news(const struct core *core, struct lease *lease,
-                     const struct supply supply[CORE_KINDS_MAX], bool held_up)
-{
-    bool whole = lease->promised == lease->spec.devices_min;
-    return core_lease_is_news(core, lease) || held_up != lease->held_up || !core_may_move(core) ||
-           (!whole && may_reach(lease, supply));
-}
-
-static void consider(struct core *core, struct lease *lease, bool held_up)
-{
-    lease->held_up = held_up;
-    lease->reaching = false;
-    if (held_up) {
-        core_promises_drop(core, lease);
-        explain_wait(core, lease);
-    } else {
-        lease->reaching = try_start(core, lease);
-    }
-}
-
-static void unblocked_touch(struct core *core, uint32_t kinds)
+static void idle_touch(struct core *core, uint32_t kinds)
 {
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
         SET_EACH (&core->device_sets[DEVICES_IDLE + kind], slot) {
@@ -316,26 +260,237 @@ static void unblocked_touch(struct core *core, uint32_t kinds)
     }
 }
 
-void core_queue_plan(struct core *core)
+/* ---- what there is that was not there at the last plan ---- */
+
+/* All its devices may be taken for a waiting lease. */
+static bool is_revocable(const struct lease *lease)
 {
-    uint32_t blocked = 0;
-    struct supply supply[CORE_KINDS_MAX];
-    queue_sort(core);
-    supply_gather(core, supply);
-    for (size_t i = 0; i < core->queue_count; i++) {
-        struct lease *lease = core->queue[i];
-        bool held_up = (lease->spec.kinds_mask & blocked) != 0;
-        if (has_news(core, lease, supply, held_up)) {
-            uint32_t news = news_count(core);
-            consider(core, lease, held_up);
-            if (news != news_count(core)) { /* others may have what it let go of */
-                supply_gather(core, supply);
-            }
-        }
-        if (!held_up && !lease->reaching && must_not_be_overtaken(core, lease)) {
-            blocked |= lease->spec.kinds_mask;
+    return lease->state == CORE_LEASE_RUNNING && lease->spec.preemptible;
+}
+
+static void supply_add(struct supply supply[CORE_KINDS_MAX], uint32_t kinds_mask, uint32_t devices,
+                       uint32_t whole, uint64_t memory_bytes)
+{
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && devices + whole > 0; kind++) {
+        if ((kinds_mask >> kind) & 1) {
+            supply[kind].devices += devices;
+            supply[kind].whole += whole;
+            supply[kind].memory_bytes =
+                memory_bytes > supply[kind].memory_bytes ? memory_bytes : supply[kind].memory_bytes;
         }
     }
-    unblocked_touch(core, core->blocked & ~blocked);
-    core->blocked = blocked;
+}
+
+static void supply_gather(const struct core *core, struct supply supply[CORE_KINDS_MAX])
+{
+    memset(supply, 0, CORE_KINDS_MAX * sizeof *supply);
+    SET_EACH (&core->device_sets[NEWS], slot) {
+        const struct device *device = core->device_slots[slot];
+        bool there = device->counted_takeable ||
+                     core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot);
+        bool whole = device->hold == CORE_HOLD_HELD && is_revocable(device->lease);
+        supply_add(supply, 1u << device->kind, there, whole, device->memory_bytes);
+    }
+    SET_EACH (&core->endpoint_sets[NEWS], slot) {
+        const struct endpoint *endpoint = core->endpoint_slots[slot];
+        supply_add(supply, endpoint->spec.kinds_mask, endpoint->excess, 0, UINT64_MAX);
+    }
+    SET_EACH (&core->lease_sets[NEWS], slot) {
+        const struct lease *lease = core->lease_slots[slot];
+        uint32_t whole = is_revocable(lease) ? lease->held : 0;
+        supply_add(supply, lease->spec.kinds_mask, lease->surplus, whole, UINT64_MAX);
+    }
+}
+
+static bool supply_is_empty(const struct supply supply[CORE_KINDS_MAX])
+{
+    bool empty = true;
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && empty; kind++) {
+        empty = supply[kind].devices == 0 && supply[kind].whole == 0;
+    }
+    return empty;
+}
+
+static uint32_t news_count(const struct core *core)
+{
+    return core->device_sets[NEWS].count + core->endpoint_sets[NEWS].count +
+           core->lease_sets[NEWS].count;
+}
+
+/* One that lacked more than that cannot have its minimum now either. */
+static bool may_reach(const struct core *core, struct lease *lease,
+                      const struct supply supply[CORE_KINDS_MAX])
+{
+    uint32_t devices = 0;
+    bool evicts = core_evict_is_possible(core, lease);
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        bool asked = (lease->spec.kinds_mask >> kind) & 1;
+        bool large = lease->spec.memory_bytes <= supply[kind].memory_bytes;
+        devices += asked && large ? supply[kind].devices + (evicts ? supply[kind].whole : 0) : 0;
+    }
+    bool may = devices > 0 && devices >= lease->lacks;
+    lease->lacks -= may ? 0 : devices;
+    return may;
+}
+
+/* As at the last plan, unless it has news, there may be enough for it now (nothing is, for one to
+ * which all are promised), somebody has another claim, or its turn is another one. */
+static bool has_news(const struct core *core, struct lease *lease, const struct queue_pass *pass,
+                     bool held_up)
+{
+    bool whole = lease->promised == lease->spec.devices_min;
+    return core_lease_is_news(core, lease) || held_up != lease->held_up ||
+           pass->within != lease->within || !core_may_move(core) ||
+           (!whole && (core->fair_news || may_reach(core, lease, pass->supply)));
+}
+
+/* ---- all of them ---- */
+
+static void consider(struct core *core, struct lease *lease, bool within, bool held_up)
+{
+    bool fair_held = lease->fair_held;
+    lease->held_up = held_up;
+    lease->within = within;
+    lease->reaching = false;
+    lease->fair_held = false;
+    if (held_up) {
+        core_promises_drop(core, lease);
+        explain_wait(core, lease);
+    } else {
+        lease->reaching = try_start(core, lease, within);
+    }
+    core->fair_held_count += (uint32_t)lease->fair_held - (uint32_t)fair_held;
+    if (lease->fair_held != fair_held) {
+        idle_touch(core, lease->spec.kinds_mask); /* others may grow there, or not any more */
+    }
+}
+
+static void take_turn(struct core *core, struct lease *lease, struct queue_pass *pass)
+{
+    bool held_up = (lease->spec.kinds_mask & pass->blocked) != 0;
+    lease->team->to_come -= lease->promised;
+    lease->planned = core->plan;
+    lease->position = ++pass->position;
+    if (has_news(core, lease, pass, held_up)) {
+        uint32_t news = news_count(core);
+        consider(core, lease, pass->within, held_up);
+        if (news != news_count(core)) { /* others may have what it let go of */
+            supply_gather(core, pass->supply);
+        }
+    }
+    if (!held_up && !lease->reaching && must_not_be_overtaken(core, lease)) {
+        pass->blocked |= lease->spec.kinds_mask;
+        pass->no_growth |= lease->fair_held ? 0 : lease->spec.kinds_mask;
+    }
+}
+
+/* Its next lease of this pass. False: there is none. */
+static bool find_turn(const struct core *core, struct team *team, bool within)
+{
+    for (; team->next < team->waiting_count; team->next++) {
+        const struct lease *lease = team->waiting[team->next];
+        if (lease->planned != core->plan &&
+            (!within || core_fair_is_within(core, lease, lease->spec.devices_min))) {
+            team->turn =
+                core_fair_matters(core) ? core_fair_claim_without(core, team, team->to_come) : 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool turn_before(const struct team *a, const struct team *b)
+{
+    return a->turn != b->turn ? a->turn < b->turn : a->spec.team < b->spec.team;
+}
+
+/* The first one goes back behind those whose turn comes before. */
+static void turn_sink(struct team **turns, size_t count)
+{
+    for (size_t i = 0; i + 1 < count && turn_before(turns[i + 1], turns[i]); i++) {
+        struct team *team = turns[i];
+        turns[i] = turns[i + 1];
+        turns[i + 1] = team;
+    }
+}
+
+static size_t turns_begin(struct core *core, bool within)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < core->team_count; i++) {
+        struct team *team = core->teams[i];
+        team->next = 0;
+        if (find_turn(core, team, within)) {
+            core->turns[count++] = team;
+        }
+    }
+    for (size_t i = count; i-- > 0;) {
+        turn_sink(&core->turns[i], count - i);
+    }
+    return count;
+}
+
+static void turns_take(struct core *core, struct queue_pass *pass, bool within)
+{
+    size_t count = turns_begin(core, within), first = 0;
+    pass->within = within;
+    while (first < count) {
+        struct team *team = core->turns[first];
+        take_turn(core, team->waiting[team->next], pass);
+        if (find_turn(core, team, within)) {
+            turn_sink(&core->turns[first], count - first);
+        } else {
+            first++;
+        }
+    }
+}
+
+static void teams_begin(struct core *core)
+{
+    for (size_t i = 0; i < core->team_count; i++) {
+        struct team *team = core->teams[i];
+        team->least_urgent = INT64_MAX;
+        team->to_come = 0;
+        for (size_t j = 0; j < team->waiting_count; j++) {
+            team->to_come += team->waiting[j]->promised;
+        }
+    }
+    SET_EACH (&core->lease_sets[LEASES_RUNNING], slot) {
+        const struct lease *lease = core->lease_slots[slot];
+        if (lease->spec.preemptible && lease->urgency < lease->team->least_urgent) {
+            lease->team->least_urgent = lease->urgency;
+        }
+    }
+}
+
+static void all_take_turns(struct core *core, struct queue_pass *pass)
+{
+    core->plan++;
+    teams_begin(core);
+    if (core->teams_added > 0) {
+        turns_take(core, pass, true);
+    }
+    turns_take(core, pass, false);
+}
+
+/* Nothing that the last plan looked at is another now. */
+static bool is_as_before(const struct core *core, const struct queue_pass *pass)
+{
+    return supply_is_empty(pass->supply) && core->lease_sets[NEWS].count == 0 && !core->fair_news &&
+           !core->usable_news && core_may_move(core);
+}
+
+void core_queue_plan(struct core *core)
+{
+    struct queue_pass pass = {.position = 0};
+    supply_gather(core, pass.supply);
+    if (is_as_before(core, &pass)) {
+        return;
+    }
+    core->usable_news = false;
+    if (core->lease_sets[LEASES_WAITING].count > 0) {
+        all_take_turns(core, &pass);
+    }
+    idle_touch(core, core->blocked & ~pass.no_growth);
+    core->blocked = pass.no_growth;
 }

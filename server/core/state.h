@@ -30,7 +30,7 @@
 struct timer {
     uint64_t at_ns;
     size_t place; /* in the heap, from 1; 0: not in it */
-    enum { TIMER_DEVICE, TIMER_ENDPOINT, TIMER_LEASE } of;
+    enum { TIMER_DEVICE, TIMER_ENDPOINT, TIMER_LEASE, TIMER_FAIR } of;
     uint32_t slot;
 };
 
@@ -232,16 +232,27 @@ struct endpoint {
 
 /* Devices of one kind and team. */
 struct share {
-    uint32_t held, leaving;
-    uint32_t reserved; /* of both, by leases that are not preemptible */
+    uint32_t held, leaving, promised;
+    uint32_t reserved; /* of all three, by leases that are not preemptible */
 };
 
 struct team {
     struct core_team_spec spec;
     bool added;
-    uint32_t leases;                    /* in the table, ended ones too */
+    uint32_t leases, live;              /* in the table; of these, not ended */
     struct share share[CORE_KINDS_MAX]; /* kept by hold.c */
     uint64_t usage, accrued_ns;         /* see team.c */
+    uint64_t fair_usage;                /* as of the last tick: see fair.c */
+    uint64_t claim;                     /* when the last plan began */
+    struct lease **waiting;             /* in the order of the queue */
+    size_t waiting_count, waiting_capacity;
+    /* Scratch of the planner. */
+    size_t next;                     /* of those waiting */
+    uint32_t to_come;                /* devices promised to those from that one on */
+    uint64_t turn;                   /* claim without these: nobody stands in its own way */
+    uint32_t picked[CORE_KINDS_MAX]; /* devices that the plan would take from it */
+    struct lease *grower;            /* would grow next */
+    int64_t least_urgent;            /* of its running leases that are preemptible */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
 };
 
@@ -276,6 +287,7 @@ struct lease {
     enum core_reason reason;
     uint64_t since_ns, queued_ns;
     uint64_t carried_ns; /* waiting of before that counts too, credit included */
+    int64_t urgency;     /* of a run: its priority, and its age when it started */
     uint64_t credit_ns;
     uint64_t started_ns;         /* this run */
     uint64_t running_ns, ran_ns; /* since when in RUNNING; time in it before that, in all runs */
@@ -323,15 +335,20 @@ struct lease {
     uint32_t revokes, runs;
     uint32_t speed_permille[CORE_KINDS_MAX]; /* measured; 0: not */
     uint32_t affinity[CORE_KINDS_MAX];       /* see kinds.c */
-    int64_t rank;                            /* priority with age, as of its place in the queue */
-    bool queued;                             /* in core->queue */
+    int64_t order;                           /* in the queue of its team; higher first */
+    uint64_t planned;                        /* the last plan of the queue that looked at it */
+    uint32_t position;                       /* 1: next; 0: not waiting */
     bool reaching;                           /* the last plan set devices free for it */
     uint32_t lacks;                          /* at least so many devices, at the last plan */
     enum core_reason waits_for;              /* as told; NONE: not told */
     bool held_up;     /* the last plan let it wait for one that must not be overtaken */
+    bool fair_held;   /* the same, for growth of a team that has less */
+    bool within;      /* its turn came as one within the quota of its team */
     uint32_t surplus; /* devices that it may have to give; as of its last touch */
     uint32_t picked;  /* scratch of the planner: devices that its plan would take from it */
-    uint64_t counted; /* devices, in core->lease_minimums */
+    struct lease *evicted_next; /* the same: leases that would have to go, a list */
+    uint32_t useful;            /* the same: devices that this would free */
+    uint64_t counted;           /* devices, in core->lease_minimums */
     struct lease *ended_next;
     uint32_t told_held;
     enum core_lease_state told_state;
@@ -380,19 +397,29 @@ struct core {
     struct set lease_sets[LEASE_SETS];
     struct lease *ended_first, *ended_last; /* the longest ended first */
     size_t ended_count;
-    struct lease **queue; /* waiting leases by rank, as long as leases */
-    size_t queue_count;
+    uint64_t plan;         /* number of the last one of the queue */
+    struct lease *evicted; /* scratch of the planner */
     struct timer **timers; /* a heap */
     size_t timer_count, timer_capacity;
-    uint32_t blocked; /* kinds on which nothing may overtake, as of the last plan */
+    uint32_t blocked; /* kinds onto which nothing may grow, as of the last plan */
     struct lease *stops_first, *stops_last; /* SUSPENDED ones, in the order of their stops */
     uint32_t stops_count;
     uint64_t stop_length_ns;   /* how long the last ones lasted, on average */
     uint64_t stepped_aside_ns; /* when the last one gave its device because nobody else could */
     struct team **teams;       /* team 0 is always there */
     size_t team_count, team_capacity;
-    uint32_t teams_added;
+    struct team **turns; /* scratch of the planner, as long as teams */
+    uint32_t teams_added, teams_live;
     uint64_t usage_epoch_ns; /* see team.c */
+    struct timer fair_timer; /* see fair.c */
+    uint64_t fair_device;
+    bool fair_touched, fair_news;   /* claims changed since the last look; as of this one */
+    bool usable_news;               /* so did what is usable, since the last plan of the queue */
+    uint32_t lent;                  /* kinds of which some team has more than its quota */
+    uint32_t fair_held_count;       /* leases that leave their turn to growth */
+    uint32_t fixed[CORE_KINDS_MAX]; /* devices held by reservations without an end */
+    uint64_t run_average_ns;        /* see outlook.c */
+    uint64_t revokes_milli, revokes_since_ns;
 
     struct core_kind_spec kinds[CORE_KINDS_MAX];
 
@@ -426,6 +453,7 @@ uint64_t core_multiply_u64(uint64_t a, uint64_t b);                   /* saturat
 uint64_t core_add_u64(uint64_t a, uint64_t b);                        /* saturates */
 /* One step of an average over `window`; `weight` is the age of the sample. */
 uint64_t core_average_u64(uint64_t average, uint64_t sample, uint64_t weight, uint64_t window);
+uint64_t core_decay_u64(uint64_t value, uint64_t age, uint64_t half_life);
 uint64_t core_hash_u64(uint64_t hash, uint64_t value);
 uint64_t core_secret(const uint64_t seed[2], uint64_t epoch, uint64_t generation);
 
@@ -699,8 +727,35 @@ void core_team_leave(struct core *core, struct team *team);
 /* A device of this kind enters (+1) or leaves (-1) one of the counts of the lease's team. */
 void core_team_count(struct core *core, const struct lease *lease, uint32_t kind, bool leaving,
                      int sign);
-uint32_t core_team_beyond(const struct team *team); /* devices held beyond quota, over all kinds */
+void core_team_promise(struct core *core, const struct lease *lease, uint32_t kind, int sign);
+void core_team_destroy(struct team *team);
+void core_team_live(struct core *core, struct team *team, int sign); /* a lease begins or ends */
+/* Use beyond quota of late, in its own unit; and what one device is worth for a half-life. */
+uint64_t core_team_usage(const struct core *core, const struct team *team);
+uint64_t core_team_device_to_come(const struct core *core);
 uint64_t core_team_usage_ns(const struct core *core, const struct team *team);
+
+/* ---- fair.c ---- */
+bool core_fair_matters(const struct core *core);
+void core_fair_tick(struct core *core);  /* use of late counts from now on */
+void core_fair_touch(struct core *core); /* a claim changed */
+/* Devices of each kind within its team's quota for a lease, those promised to it included. */
+void core_fair_limits(const struct lease *lease, uint32_t ret_limits[CORE_KINDS_MAX]);
+bool core_fair_is_bound(const struct core *core, const struct lease *lease); /* by the quota */
+bool core_fair_is_within(const struct core *core, const struct lease *lease, uint32_t devices);
+bool core_fair_may_ever(const struct core *core, const struct core_lease_spec *spec);
+void core_fair_begin(struct core *core); /* of a plan */
+/* Claims, the lower goes first: with some more devices of these kinds, with some fewer. */
+uint64_t core_fair_claim_with(const struct core *core, const struct team *team, uint32_t kinds_mask,
+                              uint32_t more);
+uint64_t core_fair_claim_without(const struct core *core, const struct team *team, uint32_t fewer);
+bool core_fair_borrows(const struct team *team, uint32_t kind);
+/* A lease that takes `more` devices may take one of this kind that another has above its minimum.
+ * `within`: the taker stays within its quota. */
+bool core_fair_may_take(const struct core *core, const struct lease *taker, uint32_t more,
+                        bool within, const struct lease *giver, uint32_t kind);
+/* Below 0: a gives before b; 0: their cost decides. */
+int core_fair_compare_givers(const struct lease *a, const struct lease *b);
 
 /* ---- totals.c ---- */
 void core_totals_add(struct core *core, const struct device *device, uint64_t amount_ns);
@@ -761,7 +816,10 @@ bool core_endpoint_failing(const struct core *core, const struct endpoint *endpo
 /* ---- queue.c: the minimums of waiting leases; sets core->blocked ---- */
 void core_queue_plan(struct core *core);
 void core_queue_pool_changed(struct core *core); /* what was possible may not be, or now be */
-uint32_t core_queue_position(const struct core *core, const struct lease *lease); /* 0: none */
+void core_queue_join(struct core *core, struct lease *lease);
+void core_queue_leave(struct core *core, struct lease *lease);
+enum core_reason core_queue_reason(const struct core *core,
+                                   const struct lease *lease); /* to wait */
 
 /* ---- groups.c ---- */
 int core_groups_join(struct core *core, struct device *device); /* -1: no memory */
@@ -776,11 +834,40 @@ void core_groups_forget_tried(struct core *core);
 bool core_lease_lets_serve(const struct device *device, const struct lease *lease);
 bool core_device_must_empty(const struct device *device, const struct lease *lease);
 bool core_device_empty(struct core *core, struct device *device); /* true: it is, already */
-/* Picks a minimum into DEVICES_PICKED. Returns how many devices are lacking at least; what is
- * picked is of no use then. */
-uint32_t core_gang_pick(struct core *core, struct lease *lease);
+bool core_device_suits(const struct core *core, const struct device *device,
+                       const struct lease *lease);
+/* Its times of rest and its moves of the hour let a held device be taken for another lease.
+ * `within`: that one stays within the quota of its team. */
+bool core_may_move_for(const struct core *core, const struct device *device,
+                       const struct lease *lease, bool within);
+bool core_surplus_before(const struct core *core, struct device *a, struct device *b);
+/* Sinks the candidate at `at` of a heap: the one that goes before all others is at its top. */
+void core_candidates_sink(struct candidate *heap, size_t at, size_t count,
+                          bool (*goes_before)(const struct candidate *, const struct candidate *));
+/* Picks a minimum into DEVICES_PICKED, and leases into core->evicted that would have to go for it.
+ * `within`: the quota of its team. Returns how many devices are lacking at least; what is picked is
+ * of no use then. */
+uint32_t core_gang_pick(struct core *core, struct lease *lease, bool within);
 void core_gang_unpick_endpoints(struct core *core); /* from here on removals are real */
 void core_gang_unpick(struct core *core);
+
+/* ---- evict.c: leases that must go as a whole ---- */
+bool core_evict_is_possible(const struct core *core, const struct lease *taker); /* at all */
+/* Chooses leases, into core->evicted, that free so many devices for the taker, and of each kind no
+ * more than it may have. Returns how many devices are lacking then; nothing is chosen unless 0. */
+uint32_t core_evict_choose(struct core *core, const struct lease *taker, bool within,
+                           uint32_t wanted, const uint32_t limits[CORE_KINDS_MAX]);
+void core_evict_chosen(struct core *core, const struct lease *taker);
+void core_evict_forget(struct core *core);
+
+/* ---- growth.c ---- */
+void core_growth_plan(struct core *core);
+/* A lease of a team with a lower claim would grow onto what is picked for this one. */
+bool core_growth_goes_first(struct core *core, const struct lease *lease);
+
+/* ---- outlook.c ---- */
+void core_outlook_ran(struct core *core, uint64_t run_ns);
+void core_outlook_revoked(struct core *core);
 
 /* ---- planner.c ---- */
 void core_plan(struct core *core);

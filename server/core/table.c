@@ -298,9 +298,8 @@ static int lease_slots_reserve(struct core *core)
 
 int core_lease_insert(struct core *core, struct lease *lease)
 {
-    size_t capacity = core->lease_capacity, index;
-    if (core_table_reserve((void ***)&core->queue, &capacity, core->lease_count + 1) < 0 ||
-        core_table_reserve((void ***)&core->leases, &core->lease_capacity, core->lease_count + 1) <
+    size_t index;
+    if (core_table_reserve((void ***)&core->leases, &core->lease_capacity, core->lease_count + 1) <
             0 ||
         lease_slots_reserve(core) < 0 || core_timers_reserve(core) < 0) {
         return -1;
@@ -361,7 +360,6 @@ void core_tables_destroy(struct core *core)
     free(core->ranked);
     free(core->leases);
     free(core->lease_slots);
-    free(core->queue);
     free(core->timers);
 }
 
@@ -401,9 +399,10 @@ struct team *core_team_get(const struct core *core, uint64_t id)
 
 int core_team_insert(struct core *core, struct team *team)
 {
-    size_t index;
-    if (core_table_reserve((void ***)&core->teams, &core->team_capacity, core->team_count + 1) <
-        0) {
+    size_t capacity = core->team_capacity, index;
+    if (core_table_reserve((void ***)&core->turns, &capacity, core->team_count + 1) < 0 ||
+        core_table_reserve((void ***)&core->teams, &core->team_capacity, core->team_count + 1) <
+            0) {
         return -1;
     }
     TABLE_FIND(core->teams, core->team_count, spec.team, team->spec.team, index);

@@ -13,7 +13,8 @@
 #define WEIGHT_ONE UINT64_C(1000000)
 #define TEAM_WEIGHT_MAX 1000000
 
-uint32_t core_team_beyond(const struct team *team)
+/* What is still being let go of is used, too. */
+static uint32_t devices_beyond(const struct team *team)
 {
     uint32_t beyond = 0;
     for (int kind = 0; kind < CORE_KINDS_MAX; kind++) {
@@ -39,7 +40,7 @@ static uint64_t units_since(const struct team *team, uint64_t until_ns)
 static uint64_t use_since(const struct core *core, const struct team *team, uint64_t until_ns)
 {
     uint64_t weights = weight_at(core, team->accrued_ns) + weight_at(core, until_ns);
-    return core_scale_u64(units_since(team, until_ns) * core_team_beyond(team), weights,
+    return core_scale_u64(units_since(team, until_ns) * devices_beyond(team), weights,
                           2 * WEIGHT_ONE);
 }
 
@@ -62,10 +63,39 @@ void core_teams_follow(struct core *core)
     }
 }
 
+uint64_t core_team_usage(const struct core *core, const struct team *team)
+{
+    return core_add_u64(team->usage, use_since(core, team, core->now_ns));
+}
+
+uint64_t core_team_device_to_come(const struct core *core)
+{
+    uint64_t units = core->config.usage_half_life_ns >> UNIT_SHIFT;
+    return core_scale_u64(units, weight_at(core, core->now_ns), WEIGHT_ONE);
+}
+
 uint64_t core_team_usage_ns(const struct core *core, const struct team *team)
 {
-    uint64_t usage = core_add_u64(team->usage, use_since(core, team, core->now_ns));
-    return core_scale_u64(usage, WEIGHT_ONE << UNIT_SHIFT, weight_at(core, core->now_ns));
+    return core_scale_u64(core_team_usage(core, team), WEIGHT_ONE << UNIT_SHIFT,
+                          weight_at(core, core->now_ns));
+}
+
+/* Claims change; and a reservation that its quota keeps waiting or small may have room now. */
+static void share_changed(struct core *core, const struct lease *lease)
+{
+    core_fair_touch(core);
+    if (!core_fair_is_bound(core, lease)) {
+        return;
+    }
+    for (size_t i = 0; i < lease->team->waiting_count; i++) {
+        core_lease_touch(core, lease->team->waiting[i]);
+    }
+    SET_EACH (&core->lease_sets[LEASES_GROWING], slot) {
+        struct lease *growing = core->lease_slots[slot];
+        if (growing->team == lease->team && growing != lease) {
+            core_lease_touch(core, growing);
+        }
+    }
 }
 
 void core_team_count(struct core *core, const struct lease *lease, uint32_t kind, bool leaving,
@@ -75,7 +105,38 @@ void core_team_count(struct core *core, const struct lease *lease, uint32_t kind
     team_accrue(core, lease->team, core->now_ns); /* until now it held what it held */
     uint32_t *count = leaving ? &share->leaving : &share->held;
     *count += (uint32_t)sign;
+    if (!lease->spec.preemptible) {
+        bool ends = lease->spec.until_ns != 0 || lease->spec.duration_ns != 0;
+        share->reserved += (uint32_t)sign;
+        core->fixed[kind] += ends ? 0 : (uint32_t)sign;
+    }
+    share_changed(core, lease);
+}
+
+void core_team_promise(struct core *core, const struct lease *lease, uint32_t kind, int sign)
+{
+    struct share *share = &lease->team->share[kind];
+    share->promised += (uint32_t)sign;
     share->reserved += lease->spec.preemptible ? 0 : (uint32_t)sign;
+    share_changed(core, lease);
+}
+
+void core_team_live(struct core *core, struct team *team, int sign)
+{
+    bool lived = team->live > 0;
+    team->live += (uint32_t)sign;
+    core->teams_live += (uint32_t)((team->live > 0) - lived);
+    if (core_fair_matters(core) && core->fair_timer.place == 0) {
+        core_fair_tick(core); /* claims are needed from now on */
+    }
+}
+
+void core_team_destroy(struct team *team)
+{
+    if (team != NULL) {
+        free(team->waiting);
+        free(team);
+    }
 }
 
 static struct team *team_make(struct core *core, uint64_t id)
@@ -115,10 +176,16 @@ static enum core_reason team_find_or_make(struct core *core, uint64_t id, struct
 enum core_reason core_team_join(struct core *core, uint64_t id, struct team **ret_team)
 {
     enum core_reason reason = team_find_or_make(core, id, ret_team);
-    if (reason == CORE_REASON_NONE) {
-        (*ret_team)->leases++;
+    if (reason != CORE_REASON_NONE) {
+        return reason;
     }
-    return reason;
+    struct team *team = *ret_team;
+    if (core_table_reserve((void ***)&team->waiting, &team->waiting_capacity, team->leases + 1) <
+        0) {
+        return CORE_REASON_NO_MEMORY;
+    }
+    team->leases++;
+    return CORE_REASON_NONE;
 }
 
 static void team_forget_if_idle(struct core *core, struct team *team)
@@ -126,7 +193,7 @@ static void team_forget_if_idle(struct core *core, struct team *team)
     if (team->leases == 0 && !team->added && team->spec.team != 0) {
         core_totals_forget_team(core, team);
         core_team_erase(core, team);
-        free(team);
+        core_team_destroy(team);
     }
 }
 

@@ -2,11 +2,11 @@
  * next time at the end of every step that touched it; when the time comes it is touched. */
 #include "server/core/state.h"
 
-/* For one more object of any table. */
+/* For one more object of any table, beside the one of fair.c. */
 int core_timers_reserve(struct core *core)
 {
     size_t objects = core->device_count + core->endpoint_count + core->lease_count;
-    return core_table_reserve((void ***)&core->timers, &core->timer_capacity, objects + 1);
+    return core_table_reserve((void ***)&core->timers, &core->timer_capacity, objects + 2);
 }
 
 static void heap_put(struct core *core, size_t index, struct timer *timer)
@@ -93,6 +93,9 @@ static void timer_fired(struct core *core, const struct timer *timer)
         break;
     case TIMER_LEASE:
         core_lease_touch(core, core->lease_slots[timer->slot]);
+        break;
+    case TIMER_FAIR:
+        core_fair_tick(core);
         break;
     }
 }

@@ -92,6 +92,7 @@ void core_device_touch(struct core *core, struct device *device)
     }
     device->sets = sets;
     core_groups_count(core, device, device_free(core, device));
+    core->usable_news = core->usable_news || device->counted_usable != core_device_usable(device);
     count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
     count(&core->takeable[device->kind], &device->counted_takeable, device_is_takeable(device));
     if (device->promised != NULL) {
@@ -230,6 +231,7 @@ void core_lease_touch(struct core *core, struct lease *lease)
 
 void core_touch_all(struct core *core)
 {
+    core_fair_touch(core);
     for (size_t i = 0; i < core->endpoint_count; i++) {
         core->endpoints[i]->wide = true;
         core->endpoints[i]->wide_parking = true;
@@ -249,7 +251,7 @@ void core_touch_all(struct core *core)
 bool core_is_touched(const struct core *core)
 {
     return core->device_sets[TOUCHED].count > 0 || core->endpoint_sets[TOUCHED].count > 0 ||
-           core->lease_sets[TOUCHED].count > 0;
+           core->lease_sets[TOUCHED].count > 0 || core->fair_touched;
 }
 
 static void news_begin(struct set *sets)
@@ -263,6 +265,8 @@ void core_news_begin(struct core *core)
     news_begin(core->device_sets);
     news_begin(core->endpoint_sets);
     news_begin(core->lease_sets);
+    core->fair_news = core->fair_touched;
+    core->fair_touched = false;
 }
 
 /* ---- proof: NULL, or what is not as it would be after a touch ---- */

@@ -58,6 +58,12 @@ bool core_device_find(const struct core *core, uint64_t device, struct core_devi
     return found != NULL;
 }
 
+/* Time since its device was last booked is in no account yet. */
+static void add_open(const struct core *core, const struct device *device, uint64_t *account_ns)
+{
+    account_ns[device->account] += core->now_ns - device->account_since_ns;
+}
+
 static void endpoint_view(const struct core *core, const struct endpoint *endpoint,
                           struct core_endpoint_view *ret_view)
 {
@@ -74,6 +80,12 @@ static void endpoint_view(const struct core *core, const struct endpoint *endpoi
         .removing = endpoint->removing,
     };
     memcpy(ret_view->account_ns, endpoint->account_ns, sizeof ret_view->account_ns);
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        if (device->lease == NULL && device->account_for == endpoint) {
+            add_open(core, device, ret_view->account_ns);
+        }
+    }
 }
 
 bool core_endpoint_at(const struct core *core, size_t index, struct core_endpoint_view *ret_view)
@@ -95,21 +107,9 @@ bool core_endpoint_find(const struct core *core, uint64_t endpoint,
     return found != NULL;
 }
 
-/* Time since the last look is in no account yet. */
-static uint64_t training_open(const struct core *core, const struct lease *lease)
-{
-    uint64_t open_ns = 0;
-    LEASE_DEVICES (lease, device) {
-        open_ns +=
-            device->account == CORE_ACCOUNT_TRAINING ? core->now_ns - device->account_since_ns : 0;
-    }
-    return open_ns;
-}
-
 static void lease_view(const struct core *core, const struct lease *lease,
                        struct core_lease_view *ret_view)
 {
-    uint64_t open_ns = training_open(core, lease);
     *ret_view = (struct core_lease_view){
         .spec = lease->spec,
         .state = lease->state,
@@ -117,12 +117,11 @@ static void lease_view(const struct core *core, const struct lease *lease,
         .devices = lease->held,
         .devices_leaving = lease->leaving,
         .devices_stopped = lease->stopped,
-        .position = core_queue_position(core, lease),
+        .position = lease->position,
         .run = lease->run,
         .since_ns = lease->since_ns,
         .step = lease->step,
         .checkpointed_step = lease->checkpointed_step,
-        .training_ns = lease->account_ns[CORE_ACCOUNT_TRAINING] + open_ns,
         .provisional_ns = core_lease_provisional(core, lease),
         .lost_ns = lease->account_ns[CORE_ACCOUNT_LOST],
         .revokes = lease->revokes,
@@ -137,6 +136,10 @@ static void lease_view(const struct core *core, const struct lease *lease,
         .credit_ns = lease->credit_ns,
     };
     memcpy(ret_view->account_ns, lease->account_ns, sizeof ret_view->account_ns);
+    LEASE_DEVICES (lease, device) {
+        add_open(core, device, ret_view->account_ns);
+    }
+    ret_view->training_ns = ret_view->account_ns[CORE_ACCOUNT_TRAINING];
 }
 
 bool core_lease_at(const struct core *core, size_t index, struct core_lease_view *ret_view)
@@ -163,7 +166,8 @@ static void team_view(const struct core *core, const struct team *team,
     *ret_view = (struct core_team_view){
         .spec = team->spec,
         .added = team->added,
-        .leases = team->leases,
+        .leases = team->live,
+        .leases_waiting = (uint32_t)team->waiting_count,
         .usage_ns = core_team_usage_ns(core, team),
     };
     for (int kind = 0; kind < CORE_KINDS_MAX; kind++) {
@@ -172,6 +176,12 @@ static void team_view(const struct core *core, const struct team *team,
         ret_view->reserved[kind] = share->reserved;
     }
     memcpy(ret_view->account_ns, team->account_ns, sizeof ret_view->account_ns);
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        if (device->lease != NULL && device->lease->team == team) {
+            add_open(core, device, ret_view->account_ns);
+        }
+    }
 }
 
 bool core_team_at(const struct core *core, size_t index, struct core_team_view *ret_view)

@@ -289,6 +289,13 @@ void rig_reconcile(struct rig *rig)
     rig_send(rig, (struct core_event){.kind = CORE_EVENT_RECONCILE_DONE});
 }
 
+void rig_team(struct rig *rig, uint64_t team, uint32_t weight, uint32_t quota)
+{
+    rig_send(rig,
+             (struct core_event){.kind = CORE_EVENT_TEAM_CHANGED,
+                                 .team_spec = {.team = team, .weight = weight, .quota = {quota}}});
+}
+
 void rig_sample(struct rig *rig, uint64_t device, uint64_t interval_ns, uint64_t serving_ns)
 {
     rig_send(rig, (struct core_event){.kind = CORE_EVENT_DEVICE_SAMPLE,
@@ -324,6 +331,13 @@ struct core_lease_view rig_lease_view(const struct rig *rig, uint64_t lease)
 {
     struct core_lease_view view;
     assert_true(core_lease_find(rig->core, lease, &view));
+    return view;
+}
+
+struct core_team_view rig_team_view(const struct rig *rig, uint64_t team)
+{
+    struct core_team_view view;
+    assert_true(core_team_find(rig->core, team, &view));
     return view;
 }
 

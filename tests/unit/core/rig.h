@@ -68,6 +68,7 @@ struct core_lease_spec rig_outside_spec(uint64_t lease, uint32_t min, uint32_t m
 void rig_request(struct rig *rig, struct core_lease_spec spec);
 void rig_lease_event(struct rig *rig, enum core_event_kind kind, uint64_t lease);
 void rig_reconcile(struct rig *rig);
+void rig_team(struct rig *rig, uint64_t team, uint32_t weight, uint32_t quota); /* of kind 0 */
 void rig_sample(struct rig *rig, uint64_t device, uint64_t interval_ns, uint64_t serving_ns);
 void rig_danger(struct rig *rig, uint64_t endpoint, uint64_t projected_wait_ns);
 void rig_load(struct rig *rig, uint64_t endpoint, uint64_t interval_ns, uint32_t arrivals);
@@ -75,6 +76,7 @@ void rig_load(struct rig *rig, uint64_t endpoint, uint64_t interval_ns, uint32_t
 /* Shorthands for views. */
 struct core_device_view rig_device_view(const struct rig *rig, uint64_t device);
 struct core_lease_view rig_lease_view(const struct rig *rig, uint64_t lease);
+struct core_team_view rig_team_view(const struct rig *rig, uint64_t team);
 struct core_endpoint_view rig_endpoint_view(const struct rig *rig, uint64_t endpoint);
 struct core_ledger rig_ledger(const struct rig *rig);
 /* The newest explanation of this kind about a device and lease (0: any); fails if there is none. */
