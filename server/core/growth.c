@@ -259,6 +259,7 @@ static struct device *find_giver(const struct core *core, const struct lease *ta
     return best;
 }
 
+/* While nothing moves it is the same thought at each look: one of a team. */
 static void take_surplus(struct core *core, struct lease *taker, struct device *device,
                          enum core_reason reason)
 {
@@ -268,7 +269,8 @@ static void take_surplus(struct core *core, struct lease *taker, struct device *
     if (core_may_move(core)) {
         core_device_promise(core, device, taker);
         core_shrink(core, device, reason, &explanation);
-    } else {
+    } else if (!taker->team->advised) {
+        taker->team->advised = true;
         core_explain_advice(core, &taker->advice, explanation);
     }
 }
@@ -370,7 +372,7 @@ static void plan_growth(struct core *core)
  * plan. */
 static uint32_t kinds_with_news(const struct core *core)
 {
-    uint32_t kinds = core->fair_news ? UINT32_MAX : 0;
+    uint32_t kinds = core->fair_news || !core_may_move(core) ? UINT32_MAX : 0;
     SET_EACH (&core->device_sets[NEWS], slot) {
         const struct device *device = core->device_slots[slot];
         kinds |= (uint32_t)(device->hold == CORE_HOLD_HELD) << device->kind;
@@ -387,6 +389,9 @@ void core_growth_plan(struct core *core)
     plan_growth(core);
     if (!core_fair_matters(core) || core->lease_sets[LEASES_GROWING].count == 0) {
         return;
+    }
+    for (size_t i = 0; i < core->team_count; i++) {
+        core->teams[i]->advised = false;
     }
     uint32_t kinds = kinds_with_news(core);
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {

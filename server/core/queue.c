@@ -71,12 +71,15 @@ void core_queue_leave(struct core *core, struct lease *lease)
 
 /* ---- starting one ---- */
 
-static void revoke_picked(struct core *core, struct device *device, const struct lease *lease)
+static void revoke_picked(struct core *core, struct device *device, const struct lease *lease,
+                          bool within)
 {
+    bool lent = within && device->lease->team != lease->team;
+    enum core_reason reason = lent ? CORE_REASON_QUOTA_RETURNED : CORE_REASON_GANG_MINIMUM;
     struct core_explanation explanation =
-        core_explain_begin(core, CORE_WHAT_REVOKE, CORE_REASON_GANG_MINIMUM, device, lease, NULL);
+        core_explain_begin(core, CORE_WHAT_REVOKE, reason, device, lease, NULL);
     core_explain_victim(&explanation, device, core_victim_cost(core, device), true);
-    core_shrink(core, device, CORE_REASON_GANG_MINIMUM, &explanation);
+    core_shrink(core, device, reason, &explanation);
 }
 
 static void promises_trim(struct core *core, const struct lease *lease)
@@ -91,7 +94,7 @@ static void promises_trim(struct core *core, const struct lease *lease)
 }
 
 /* True: all picked devices could be granted right now. */
-static bool promise_picked(struct core *core, struct lease *lease)
+static bool promise_picked(struct core *core, struct lease *lease, bool within)
 {
     bool ready = true;
     core_gang_unpick_endpoints(core); /* from here on removals are real */
@@ -101,7 +104,7 @@ static bool promise_picked(struct core *core, struct lease *lease)
         struct device *device = core->device_slots[slot];
         core_device_promise(core, device, lease);
         if (device->hold == CORE_HOLD_HELD) {
-            revoke_picked(core, device, lease);
+            revoke_picked(core, device, lease, within);
         }
         bool empty = !core_device_must_empty(device, lease) ||
                      (device->hold == CORE_HOLD_NONE && core_device_empty(core, device));
@@ -189,16 +192,16 @@ static bool pick_beyond(struct core *core, struct lease *lease)
     return beyond;
 }
 
-static bool can_start(struct core *core, struct lease *lease, bool within)
+/* `within`: the quota of its team; not any more, when it has to go beyond. */
+static bool can_start(struct core *core, struct lease *lease, bool *within)
 {
     bool may = core->now_ns >= lease->retry_ns && !is_beyond_quota(core, lease);
-    bool beyond = may && !within;
-    lease->lacks = may ? core_gang_pick(core, lease, within) : 0;
-    if (lease->lacks > 0 && within && !core_fair_is_bound(core, lease)) {
-        beyond = pick_beyond(core, lease);
+    lease->lacks = may ? core_gang_pick(core, lease, *within) : 0;
+    if (lease->lacks > 0 && *within && !core_fair_is_bound(core, lease)) {
+        *within = !pick_beyond(core, lease);
     }
     bool possible = may && lease->lacks == 0;
-    lease->fair_held = possible && beyond && core_growth_goes_first(core, lease);
+    lease->fair_held = possible && !*within && core_growth_goes_first(core, lease);
     return possible && !lease->fair_held;
 }
 
@@ -206,7 +209,7 @@ static bool can_start(struct core *core, struct lease *lease, bool within)
 static bool try_start(struct core *core, struct lease *lease, bool within)
 {
     bool started = false;
-    bool possible = can_start(core, lease, within);
+    bool possible = can_start(core, lease, &within);
     if (!possible) {
         core_promises_drop(core, lease);
         explain_wait(core, lease);
@@ -216,7 +219,7 @@ static bool try_start(struct core *core, struct lease *lease, bool within)
         core_explain_advice(core, &lease->advice, explanation);
         lease->waits_for = CORE_REASON_NONE;
     } else {
-        started = promise_picked(core, lease);
+        started = promise_picked(core, lease, within);
         if (started) {
             grant_picked(core, lease);
         } else {
@@ -333,15 +336,15 @@ static bool may_reach(const struct core *core, struct lease *lease,
     return may;
 }
 
-/* As at the last plan, unless it has news, there may be enough for it now (nothing is, for one to
- * which all are promised), somebody has another claim, or its turn is another one. */
+/* As at the last plan, unless it has news, somebody has another claim, its turn is another one, or
+ * there may be enough for it now (nothing is, for one to which all are promised). */
 static bool has_news(const struct core *core, struct lease *lease, const struct queue_pass *pass,
                      bool held_up)
 {
     bool whole = lease->promised == lease->spec.devices_min;
     return core_lease_is_news(core, lease) || held_up != lease->held_up ||
-           pass->within != lease->within || !core_may_move(core) ||
-           (!whole && (core->fair_news || may_reach(core, lease, pass->supply)));
+           pass->within != lease->within || !core_may_move(core) || core->fair_news ||
+           (!whole && may_reach(core, lease, pass->supply));
 }
 
 /* ---- all of them ---- */

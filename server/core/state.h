@@ -252,6 +252,7 @@ struct team {
     uint64_t turn;                   /* claim without these: nobody stands in its own way */
     uint32_t picked[CORE_KINDS_MAX]; /* devices that the plan would take from it */
     struct lease *grower;            /* would grow next */
+    bool advised;                    /* one of its leases, of what it could take */
     int64_t least_urgent;            /* of its running leases that are preemptible */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
 };

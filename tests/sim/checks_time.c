@@ -15,10 +15,16 @@ void checks_time_forget(struct seen_device *device)
 
 /* ---- moves ---- */
 
+static bool for_serving(enum core_reason reason)
+{
+    return reason == CORE_REASON_DEMAND || reason == CORE_REASON_SUSTAINED_LOAD;
+}
+
 static bool chosen(enum core_reason reason)
 {
-    return reason == CORE_REASON_DEMAND || reason == CORE_REASON_SUSTAINED_LOAD ||
-           reason == CORE_REASON_GANG_MINIMUM;
+    return for_serving(reason) || reason == CORE_REASON_GANG_MINIMUM ||
+           reason == CORE_REASON_PRIORITY || reason == CORE_REASON_FAIR_SHARE ||
+           reason == CORE_REASON_QUOTA_RETURNED;
 }
 
 static void moves_add(struct seen_moves *moves, uint64_t now_ns)
@@ -43,14 +49,15 @@ static void on_move(struct checks *checks, struct seen_device *device,
                     const struct core_action *action)
 {
     struct seen_moves *moves = &device->moves;
-    /* An SLO in danger may use extra moves, and need not wait. */
-    bool urgent = action->revoke.reason != CORE_REASON_GANG_MINIMUM &&
-                  checks->rig->now_ns < checks->danger_until_ns;
+    /* An SLO in danger may use extra moves, and need not wait; nor need who wants back its own. */
+    bool urgent =
+        for_serving(action->revoke.reason) && checks->rig->now_ns < checks->danger_until_ns;
+    bool at_once = urgent || action->revoke.reason == CORE_REASON_QUOTA_RETURNED;
     uint64_t bound = checks->config.moves_per_hour + (urgent ? checks->config.moves_extra : 0);
     uint64_t now_ns = checks->rig->now_ns;
     if (moves->count > 0) {
         uint64_t last_ns = moves->times_ns[moves->count - 1];
-        checks_require(checks, urgent || now_ns - last_ns >= checks->config.hold_min_ns,
+        checks_require(checks, at_once || now_ns - last_ns >= checks->config.hold_min_ns,
                        "6: moved again before its hold time was over: device",
                        action->revoke.device);
     }
