@@ -291,8 +291,11 @@ static void supply_gather(const struct core *core, struct supply supply[CORE_KIN
         const struct device *device = core->device_slots[slot];
         bool there = device->counted_takeable ||
                      core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot);
-        bool whole = device->hold == CORE_HOLD_HELD && is_revocable(device->lease);
-        supply_add(supply, 1u << device->kind, there, whole, device->memory_bytes);
+        supply_add(supply, 1u << device->kind, there, 0, device->memory_bytes);
+        if (device->hold == CORE_HOLD_HELD && is_revocable(device->lease)) { /* all or none */
+            const struct lease *lease = device->lease;
+            supply_add(supply, lease->spec.kinds_mask, 0, lease->held, UINT64_MAX);
+        }
     }
     SET_EACH (&core->endpoint_sets[NEWS], slot) {
         const struct endpoint *endpoint = core->endpoint_slots[slot];
