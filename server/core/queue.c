@@ -197,9 +197,9 @@ static bool can_start(struct core *core, struct lease *lease, bool *within)
 {
     bool may = core->now_ns >= lease->retry_ns && !is_beyond_quota(core, lease);
     lease->lacks = may ? core_gang_pick(core, lease, *within) : 0;
-    if (lease->lacks > 0 && *within && !core_fair_is_bound(core, lease)) {
-        *within = !pick_beyond(core, lease);
-    }
+    lease->beyond =
+        lease->lacks > 0 && *within && !core_fair_is_bound(core, lease) && pick_beyond(core, lease);
+    *within = *within && !lease->beyond;
     bool possible = may && lease->lacks == 0;
     lease->fair_held = possible && !*within && core_growth_goes_first(core, lease);
     return possible && !lease->fair_held;
@@ -340,11 +340,12 @@ static bool may_reach(const struct core *core, struct lease *lease,
 }
 
 /* As at the last plan, unless it has news, somebody has another claim, its turn is another one, or
- * there may be enough for it now (nothing is, for one to which all are promised). */
+ * there may be enough for it now (nothing is, for one to which all are promised, within its quota
+ * where it can be). */
 static bool has_news(const struct core *core, struct lease *lease, const struct queue_pass *pass,
                      bool held_up)
 {
-    bool whole = lease->promised == lease->spec.devices_min;
+    bool whole = lease->promised == lease->spec.devices_min && !lease->beyond;
     return core_lease_is_news(core, lease) || held_up != lease->held_up ||
            pass->within != lease->within || !core_may_move(core) || core->fair_news ||
            (!whole && may_reach(core, lease, pass->supply));

@@ -344,7 +344,8 @@ struct lease {
     enum core_reason waits_for;              /* as told; NONE: not told */
     bool held_up;     /* the last plan let it wait for one that must not be overtaken */
     bool fair_held;   /* the same, for growth of a team that has less */
-    bool within;      /* its turn came as one within the quota of its team */
+    bool within;      /* its turn came as one within the quota of its team ... */
+    bool beyond;      /* ... but what it reaches for is not */
     uint32_t surplus; /* devices that it may have to give; as of its last touch */
     uint32_t picked;  /* scratch of the planner: devices that its plan would take from it */
     struct lease *evicted_next; /* the same: leases that would have to go, a list */
