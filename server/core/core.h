@@ -781,7 +781,7 @@ bool core_team_at(const struct core *core, size_t index, struct core_team_view *
 bool core_team_find(const struct core *core, uint64_t team, struct core_team_view *ret_view);
 enum core_instance_state core_instance_find(const struct core *core, uint64_t endpoint,
                                             uint64_t device);
-/* Forecasts: expectations, not promises. False: no such lease. */
+/* Forecasts as of the last event: expectations, not promises. False: no such lease. */
 struct core_outlook {
     enum core_reason reason;  /* waiting: what for */
     uint64_t wait_ns;         /* waiting: until it starts; UINT64_MAX: cannot be told */

@@ -199,7 +199,7 @@ static uint64_t exp_minus(uint64_t milli)
         term = (term * rest >> Q) / i;
         fraction += i % 2 == 0 ? term : 0 - term;
     }
-    return result * fraction >> Q;
+    return core_scale_u64(result, fraction, ONE);
 }
 
 /* That more than `before` revokes come when `milli` / 1000 are expected. */

@@ -1,4 +1,4 @@
-/* test_fair.c: server/core/fair.c, queue.c, gang.c and reclaim.c: shares of teams, quotas lent and
+/* test_fair.c: server/core/fair.c, queue.c, growth.c and evict.c: shares of teams, quotas lent and
  * given back, priority within a team. */
 #include "tests/unit/core/rig.h"
 
@@ -234,6 +234,22 @@ static void idle_quota_is_lent_and_comes_back_with_notice(void **state)
     assert_int_equal(rig->total[CORE_ACTION_REVOKE], 2);
 }
 
+static void lease_goes_beyond_a_quota_of_kinds_that_are_not_there(void **state)
+{
+    struct rig *rig = *state;
+    struct core_event event = {.kind = CORE_EVENT_TEAM_CHANGED};
+    event.team_spec = (struct core_team_spec){.team = 1, .weight = 1, .quota = {[1] = 2}};
+    rig_send(rig, event);
+    event.kind = CORE_EVENT_DEVICE_ADDED;
+    event.device_added = (struct core_device_spec){.device = 5, .kind = 1};
+    rig_send(rig, event);
+    struct core_lease_spec spec = team_spec(1, 1, 2, 2);
+    spec.kinds_mask = 3;
+    rig_request(rig, spec);
+    rig_run(rig, MS(100));
+    assert_int_equal(held(rig, 1), 2);
+}
+
 static void growth_within_quota_takes_lent_devices_back(void **state)
 {
     struct rig *rig = *state;
@@ -428,6 +444,7 @@ int main(void)
         TEST(minimum_takes_no_surplus_from_who_has_less),
         TEST(within_its_quota_a_team_goes_first_whatever_the_priorities),
         TEST(idle_quota_is_lent_and_comes_back_with_notice),
+        TEST(lease_goes_beyond_a_quota_of_kinds_that_are_not_there),
         TEST(growth_within_quota_takes_lent_devices_back),
         TEST(growth_within_quota_ends_leases_of_borrowers_too),
         TEST(who_keeps_within_quota_is_not_touched_by_others),
