@@ -160,6 +160,7 @@ void core_device_erase(struct core *core, struct device *device)
         core_kinds_compare(core);
     }
     core->usable[device->kind] -= device->counted_usable;
+    core->usable_news = core->usable_news || device->counted_usable;
     core->takeable[device->kind] -= device->counted_takeable;
 }
 
