@@ -261,6 +261,9 @@ static void restore(struct control *control, struct job_entry *job)
 
 void jobs_boot(struct control *control)
 {
+    /* Above all folders, too: the store may have been lost, the checkpoints not. */
+    uint64_t last = trainer_last_number(control->trainer);
+    control->job_number = last > control->job_number ? last : control->job_number;
     for (size_t i = 0; i < control->job_count; i++) {
         if (!job_ended(control->jobs[i])) {
             restore(control, control->jobs[i]);

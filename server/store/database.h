@@ -5,11 +5,13 @@
 #define TIDEPOOL_STORE_DATABASE_H
 
 #include <sqlite3.h>
+#include <stdbool.h>
 
 #include "server/base/error.h"
 
-/* Opens or creates the file, checks it, brings its schema up to STORE_SCHEMA. NULL: error. */
-sqlite3 *database_open(const char *path, struct error *error);
+/* Opens or creates the file, checks all of it, brings its schema up to STORE_SCHEMA. NULL: error;
+ * DATA_LOSS: it is damaged, and as it was. `known`: there was one, an empty file is damage. */
+sqlite3 *database_open(const char *path, bool known, struct error *error);
 void database_close(sqlite3 *database); /* NULL is fine */
 
 /* Runs a statement without results. `what` begins the error text. */

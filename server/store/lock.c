@@ -42,7 +42,29 @@ static int refuse_locked(int fd, const char *directory, struct error *error)
                      directory, pid);
 }
 
-int lock_take(const char *directory, struct error *error)
+/* "<process> <epoch>": of one width, so that it is written over in place, even on a full disk. */
+static void read_epoch(int fd, uint64_t *ret_epoch)
+{
+    char text[64] = "";
+    char *epoch = NULL;
+    ssize_t length = pread(fd, text, sizeof text - 1, 0);
+    text[length > 0 ? length : 0] = '\0';
+    (void)strtol(text, &epoch, 10);
+    *ret_epoch = strtoull(epoch, NULL, 10);
+}
+
+int lock_note(int fd, uint64_t epoch, struct error *error)
+{
+    char text[64];
+    int length =
+        snprintf(text, sizeof text, "%-20ld %-20llu\n", (long)getpid(), (unsigned long long)epoch);
+    if (pwrite(fd, text, (size_t)length, 0) != length || fdatasync(fd) < 0) {
+        return error_set_errno(error, errno, "write the number of this start into 'lock'");
+    }
+    return 0;
+}
+
+int lock_take(const char *directory, uint64_t *ret_epoch, struct error *error)
 {
     int result = make_directories(directory, error);
     int fd = -1;
@@ -61,14 +83,12 @@ int lock_take(const char *directory, struct error *error)
                                       : error_set_errno(error, errno, "lock '%s'", path);
         goto out;
     }
-    char holder[24];
-    int length = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
-    /* Only a help for people: a full disk shall not keep the server from starting to say so. */
-    if (ftruncate(fd, 0) == 0 && pwrite(fd, holder, (size_t)length, 0) < 0) {
-        errno = 0;
+    read_epoch(fd, ret_epoch);
+    result = lock_note(fd, *ret_epoch, error);
+    if (result == 0) {
+        result = fd;
+        fd = -1;
     }
-    result = fd;
-    fd = -1;
 out:
     if (fd >= 0) {
         close(fd);

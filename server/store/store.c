@@ -11,6 +11,7 @@
 
 #include "server/base/log.h"
 #include "server/base/mailbox.h"
+#include "server/store/damage.h"
 #include "server/store/database.h"
 #include "server/store/lock.h"
 #include "server/store/write.h"
@@ -52,16 +53,43 @@ out:
     return result;
 }
 
-static int count_start(struct store *store, struct error *error)
+/* `noted` is the epoch of the last start as the lock file has it. A database that knows less was
+ * lost, or an older copy was put in its place; epochs go on all the same, or tokens, revisions and
+ * logs of events would come twice. */
+static int count_start(struct store *store, uint64_t noted, struct error *error)
 {
-    int result =
-        database_run(store->database, "UPDATE counters SET value = value + 1 WHERE name = 'epoch'",
-                     "count this start", error);
+    static const char epoch_sql[] = "SELECT value FROM counters WHERE name = 'epoch'";
+    char update[96];
+    uint64_t known = 0;
+    int result = read_number(store->database, epoch_sql, NULL, &known, error);
     if (result < 0) {
         return result;
     }
-    return read_number(store->database, "SELECT value FROM counters WHERE name = 'epoch'", NULL,
-                       &store->epoch, error);
+    if (known < noted) {
+        log_write(LOG_ERROR, "store", known == 0 ? "begun anew" : "older than the last start",
+                  "starts_in_it=%llu starts=%llu", (unsigned long long)known,
+                  (unsigned long long)noted);
+    }
+    store->epoch = (known > noted ? known : noted) + 1;
+    snprintf(update, sizeof update, "UPDATE counters SET value = %llu WHERE name = 'epoch'",
+             (unsigned long long)store->epoch);
+    result = database_run(store->database, update, "count this start", error);
+    return result < 0 ? result : lock_note(store->lock_fd, store->epoch, error);
+}
+
+/* A damaged database is moved aside, with an error in the log, and a new one begun. */
+static sqlite3 *open_or_begin_anew(const char *path, bool known, struct error *error)
+{
+    struct error damage = {0};
+    sqlite3 *database = database_open(path, known, &damage);
+    if (database != NULL) {
+        return database;
+    }
+    if (damage.code != ERROR_DATA_LOSS) {
+        error_set(error, damage.code, "%s", damage.text);
+        return NULL;
+    }
+    return damage_move_aside(path, &damage, error) == 0 ? database_open(path, false, error) : NULL;
 }
 
 struct store *store_open(const char *directory, struct error *error)
@@ -72,13 +100,14 @@ struct store *store_open(const char *directory, struct error *error)
         error_set(error, ERROR_RESOURCE_EXHAUSTED, "open store: no memory");
         return NULL;
     }
-    store->lock_fd = lock_take(directory, error);
+    uint64_t noted = 0;
+    store->lock_fd = lock_take(directory, &noted, error);
     if (store->lock_fd < 0) {
         goto failed;
     }
     snprintf(path, sizeof path, "%s/tidepool.db", directory);
-    store->database = database_open(path, error);
-    if (store->database == NULL || count_start(store, error) < 0) {
+    store->database = open_or_begin_anew(path, noted > 0, error);
+    if (store->database == NULL || count_start(store, noted, error) < 0) {
         goto failed;
     }
     store->mailbox = mailbox_create();

@@ -1,16 +1,20 @@
 /* store.h: what must survive a crash of the server: jobs, endpoints added by a call, settings
  * (mode, hold), ledger totals and the count of starts, in one SQLite file.
  * Write:   a write is queued and done on the store's own thread; all that waits goes into one
- *          transaction (group commit, WAL, synchronous FULL). `done` is called on the store's
- *          thread once the group is on disk, or with the error and nothing of the group written;
- *          it must only post a letter. Writes are committed in the order they were queued.
+ *          transaction (group commit, WAL). `done` is called on the store's thread once the
+ *          write is on disk, or with the error and nothing of it written; it must only post a
+ *          letter. Writes are committed in the order they were queued.
+ * Disk:    a group waits for the disk (synchronous FULL). One of accounts alone does not: kill -9
+ *          does not lose it, a power cut may; the next group that waits takes it along.
  * Bound:   writes come from the control thread only, one per change of an object; the ledger and
  *          the figures of jobs are written at most every few seconds. Of ended jobs the newest
  *          STORE_ENDED_JOBS_MAX are kept.
  * Alone:   one server per state directory (a lock on `<directory>/lock`, freed by the kernel when
  *          the server dies); the error names the other server's process.
- * Errors:  0 or a negative enum error_code: a full disk is RESOURCE_EXHAUSTED, a damaged file
- *          DATA_LOSS, another server or a newer schema FAILED_PRECONDITION.
+ * Damage:  found by open, which reads the whole file: it is moved to `tidepool.db.damaged-<time>`
+ *          with an error in the log, and a new one begun. Epochs go on: the lock file has the last.
+ * Errors:  0 or a negative enum error_code: a full disk is RESOURCE_EXHAUSTED, damage found by a
+ *          write DATA_LOSS, another server or a newer schema FAILED_PRECONDITION.
  * Thread:  open, load and start: before start, one thread; writes: any thread. */
 #ifndef TIDEPOOL_STORE_STORE_H
 #define TIDEPOOL_STORE_STORE_H

@@ -10,20 +10,25 @@
 /* Values are bound in order: the texts, then the numbers. */
 #define TEXT(text) #text
 #define VALUE(macro) TEXT(macro)
-static const char *const statements_sql[WRITE_KINDS] = {
-    [WRITE_JOB] =
-        "INSERT INTO jobs (id, request_id, specification, state, reason, result, number, ended,"
-        " submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions)"
-        " VALUES (?1, nullif(?2, ''), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-        " ON CONFLICT (number) DO UPDATE SET state = ?4, reason = ?5, result = ?6, ended = ?8,"
-        " started_wall_ns = ?10, finished_wall_ns = ?11, preemptions = ?12",
-    [WRITE_ENDPOINT] = "INSERT INTO endpoints (name, path, options) VALUES (?1, ?2, ?3)"
-                       " ON CONFLICT (name) DO UPDATE SET path = ?2, options = ?3",
-    [WRITE_ENDPOINT_GONE] = "DELETE FROM endpoints WHERE name = ?1",
-    [WRITE_SETTING] = "INSERT INTO settings (name, value) VALUES (?1, ?2)"
-                      " ON CONFLICT (name) DO UPDATE SET value = ?2",
-    [WRITE_ACCOUNT] = "INSERT INTO accounts (name, time_ns) VALUES (?1, ?2)"
-                      " ON CONFLICT (name) DO UPDATE SET time_ns = ?2",
+static const struct statement {
+    const char *sql;
+    bool lazy; /* a later one makes up for it: may be lost with the machine's power */
+} statements[WRITE_KINDS] = {
+    [WRITE_NOTHING] = {.lazy = true},
+    [WRITE_JOB] = {"INSERT INTO jobs (id, request_id, specification, state, reason, result, number,"
+                   " ended, submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions)"
+                   " VALUES (?1, nullif(?2, ''), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+                   " ON CONFLICT (number) DO UPDATE SET state = ?4, reason = ?5, result = ?6,"
+                   " ended = ?8, started_wall_ns = ?10, finished_wall_ns = ?11,"
+                   " preemptions = ?12"},
+    [WRITE_ENDPOINT] = {"INSERT INTO endpoints (name, path, options) VALUES (?1, ?2, ?3)"
+                        " ON CONFLICT (name) DO UPDATE SET path = ?2, options = ?3"},
+    [WRITE_ENDPOINT_GONE] = {"DELETE FROM endpoints WHERE name = ?1"},
+    [WRITE_SETTING] = {"INSERT INTO settings (name, value) VALUES (?1, ?2)"
+                       " ON CONFLICT (name) DO UPDATE SET value = ?2"},
+    [WRITE_ACCOUNT] = {"INSERT INTO accounts (name, time_ns) VALUES (?1, ?2)"
+                       " ON CONFLICT (name) DO UPDATE SET time_ns = ?2",
+                       .lazy = true},
 };
 static const char job_number_sql[] =
     "UPDATE counters SET value = max(value, ?1) WHERE name = 'job_number'";
@@ -37,6 +42,7 @@ struct writer {
     sqlite3_stmt *statements[WRITE_KINDS];
     sqlite3_stmt *job_number;
     sqlite3_stmt *forget;
+    bool lazy; /* SQLite does not wait for the disk now */
 };
 
 /* ---- one write ------------------------------------------------------------------------------ */
@@ -118,7 +124,7 @@ struct writer *writer_create(sqlite3 *database, struct error *error)
         result = prepare(database, forget_sql, &writer->forget, error);
     }
     for (int kind = WRITE_JOB; kind < WRITE_KINDS && result == 0; kind++) {
-        result = prepare(database, statements_sql[kind], &writer->statements[kind], error);
+        result = prepare(database, statements[kind].sql, &writer->statements[kind], error);
     }
     if (result < 0) {
         writer_destroy(writer);
@@ -206,25 +212,67 @@ static void answer(struct letter *letters, const struct error *error)
     }
 }
 
+/* Waits for the disk from now on, or not. */
+static int set_lazy(struct writer *writer, bool lazy, struct error *error)
+{
+    const char *sql = lazy ? "PRAGMA synchronous = NORMAL" : "PRAGMA synchronous = FULL";
+    int result = 0;
+    if (lazy != writer->lazy &&
+        (result = database_run(writer->database, sql, "write", error)) == 0) {
+        writer->lazy = lazy;
+    }
+    return result;
+}
+
+static int commit(struct writer *writer, const struct letter *letters, struct error *error)
+{
+    bool lazy = true;
+    for (const struct letter *letter = letters; letter != NULL; letter = letter->next) {
+        lazy &= statements[((const struct write *)letter)->kind].lazy;
+    }
+    int result = set_lazy(writer, lazy, error);
+    if (result == 0) {
+        result = database_run(writer->database, "BEGIN IMMEDIATE", "write", error);
+    }
+    if (result == 0) {
+        result = apply_all(writer, letters, error);
+    }
+    if (result == 0) {
+        result = database_run(writer->database, "COMMIT", "write", error);
+    }
+    /* Some errors have already ended the transaction. */
+    if (result < 0 && sqlite3_get_autocommit(writer->database) == 0) {
+        database_run(writer->database, "ROLLBACK", "write", NULL);
+    }
+    return result;
+}
+
+static void commit_singly(struct writer *writer, struct letter *letters)
+{
+    while (letters != NULL) {
+        struct letter *letter = letters;
+        letters = letter->next;
+        letter->next = NULL;
+        writer_commit(writer, letter);
+    }
+}
+
+/* One write that the database refuses must not take its neighbours with it. */
+static bool is_one_writes_fault(int result)
+{
+    return result == -ERROR_ALREADY_EXISTS || result == -ERROR_INVALID_ARGUMENT;
+}
+
 void writer_commit(struct writer *writer, struct letter *letters)
 {
     struct error error = {0};
     bool only_wakes = letters->next == NULL && ((struct write *)letters)->kind == WRITE_NOTHING;
-    int result = 0;
-    if (!only_wakes) {
-        result = database_run(writer->database, "BEGIN IMMEDIATE", "write", &error);
-        if (result == 0) {
-            result = apply_all(writer, letters, &error);
-        }
-        if (result == 0) {
-            result = database_run(writer->database, "COMMIT", "write", &error);
-        }
+    int result = only_wakes ? 0 : commit(writer, letters, &error);
+    if (is_one_writes_fault(result) && letters->next != NULL) {
+        commit_singly(writer, letters);
+        return;
     }
     if (result < 0) {
-        /* Some errors have already ended the transaction. */
-        if (sqlite3_get_autocommit(writer->database) == 0) {
-            database_run(writer->database, "ROLLBACK", "write", NULL);
-        }
         struct log_text text;
         log_write(LOG_ERROR, "store", "not written", "reason=%s", log_quote(&text, error.text));
     }

@@ -44,7 +44,8 @@ struct writer;
 
 struct writer *writer_create(sqlite3 *database, struct error *error);
 void writer_destroy(struct writer *writer); /* NULL is fine; before the database is closed */
-/* All letters in one transaction; calls each one's done and frees it. */
+/* All letters in one transaction (one by one, when one of them is refused for itself); calls each
+ * one's done and frees it. */
 void writer_commit(struct writer *writer, struct letter *letters);
 /* Answers each with UNAVAILABLE and frees it. */
 void writer_drop(struct letter *letters);

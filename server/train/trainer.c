@@ -50,6 +50,21 @@ struct trainer *trainer_create(struct device_set *devices, const char *state_dir
     return NULL;
 }
 
+uint64_t trainer_last_number(const struct trainer *trainer)
+{
+    uint64_t last = 0;
+    DIR *directory = opendir(trainer->state_directory);
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        const char *dash = strrchr(entry->d_name, '-');
+        uint64_t number = dash != NULL ? strtoull(dash + 1, NULL, 10) : 0;
+        last = number > last && number < UINT64_MAX ? number : last;
+    }
+    if (directory != NULL) {
+        closedir(directory);
+    }
+    return last;
+}
+
 /* Has the keeper ended? Never waits, for it may have to wait for a core; `wait`: it has to end. */
 static bool keeper_join(struct train_job *job, bool wait)
 {

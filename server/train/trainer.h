@@ -67,6 +67,10 @@ struct trainer *trainer_create(struct device_set *devices, const char *state_dir
 /* Stops its threads, writes a checkpoint of each job that is not finished, frees the jobs too. */
 void trainer_destroy(struct trainer *trainer);
 
+/* Highest number among the jobs whose folders lie in the state directory ("<name>-<number>"), 0
+ * none. A new job of such an id would go on from the old one's checkpoint. */
+uint64_t trainer_last_number(const struct trainer *trainer);
+
 /* Checks the specification whole (unknown keys, shapes, files) before it returns; loading goes on
  * in the background until TRAIN_READY. */
 int trainer_job_create(struct trainer *trainer, uint64_t number, const char *job_id,

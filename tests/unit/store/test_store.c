@@ -20,115 +20,10 @@
 #include <cmocka.h>
 
 #include "server/base/log.h"
+#include "tests/unit/store/fixture.h"
 
 /* What a load must overwrite. */
 static char process_memory[1];
-
-struct place {
-    char directory[64];
-};
-
-static int place_setup(void **state)
-{
-    struct place *place = calloc(1, sizeof *place);
-    strcpy(place->directory, "/tmp/tidepool-store-XXXXXX");
-    *state = place;
-    return mkdtemp(place->directory) != NULL ? 0 : -1;
-}
-
-static int place_teardown(void **state)
-{
-    struct place *place = *state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", place->directory);
-    int result = system(command);
-    free(place);
-    return result;
-}
-
-static struct store *open_or_fail(const struct place *place)
-{
-    struct error error = {0};
-    struct store *store = store_open(place->directory, &error);
-    if (store == NULL) {
-        fail_msg("%s", error.text);
-    }
-    return store;
-}
-
-/* ---- waiting for a commit -------------------------------------------------------------------- */
-
-struct answers {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned count, failed;
-    struct error last;
-};
-#define ANSWERS_INIT                                                                               \
-    {                                                                                              \
-        .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER                     \
-    }
-
-static void count_answer(void *context, const struct error *error)
-{
-    struct answers *answers = context;
-    pthread_mutex_lock(&answers->lock);
-    answers->count++;
-    if (error != NULL) {
-        answers->failed++;
-        answers->last = *error;
-    }
-    pthread_cond_signal(&answers->changed);
-    pthread_mutex_unlock(&answers->lock);
-}
-
-static void wait_answers(struct answers *answers, unsigned count)
-{
-    pthread_mutex_lock(&answers->lock);
-    while (answers->count < count) {
-        pthread_cond_wait(&answers->changed, &answers->lock);
-    }
-    pthread_mutex_unlock(&answers->lock);
-}
-
-static struct store_job job_of(uint64_t number, char id[32], bool ended)
-{
-    snprintf(id, 32, "digits-%llu", (unsigned long long)number);
-    return (struct store_job){.number = number,
-                              .id = id,
-                              .request_id = id,
-                              .specification = "{\"model\": \"mlp\"}",
-                              .state = ended ? "finished" : "running",
-                              .ended = ended,
-                              .submitted_wall_ns = 1000 + number};
-}
-
-struct loaded {
-    unsigned count;
-    uint64_t first, last;
-    char state[32], reason[64], request_id[32];
-};
-
-static int count_job(void *context, const struct store_job *job, struct error *error)
-{
-    struct loaded *loaded = context;
-    (void)error;
-    if (loaded->count++ == 0) {
-        loaded->first = job->number;
-    }
-    loaded->last = job->number;
-    snprintf(loaded->state, sizeof loaded->state, "%s", job->state);
-    snprintf(loaded->reason, sizeof loaded->reason, "%s", job->reason);
-    snprintf(loaded->request_id, sizeof loaded->request_id, "%s", job->request_id);
-    return 0;
-}
-
-static struct loaded load_jobs(struct store *store)
-{
-    struct loaded loaded = {0};
-    assert_int_equal(store_load_jobs(store, count_job, &loaded, NULL), 0);
-    return loaded;
-}
 
 /* ---- tests ------------------------------------------------------------------------------------
  */
@@ -269,16 +164,6 @@ static void a_second_server_is_refused_by_name(void **state)
     store_close(open_or_fail(*state));
 }
 
-static void database_do(const struct place *place, const char *sql)
-{
-    char path[128];
-    sqlite3 *database = NULL;
-    snprintf(path, sizeof path, "%s/tidepool.db", place->directory);
-    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(database, sql, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(database);
-}
-
 static void a_newer_schema_is_refused(void **state)
 {
     struct error error = {0};
@@ -287,23 +172,6 @@ static void a_newer_schema_is_refused(void **state)
     assert_null(store_open(((struct place *)*state)->directory, &error));
     assert_int_equal(error.code, ERROR_FAILED_PRECONDITION);
     assert_non_null(strstr(error.text, "newer Tidepool (schema 99"));
-}
-
-static void a_damaged_file_is_refused_by_name(void **state)
-{
-    struct place *place = *state;
-    struct error error = {0};
-    char path[128];
-    snprintf(path, sizeof path, "%s/tidepool.db", place->directory);
-    FILE *file = fopen(path, "w");
-    for (int i = 0; i < 1000; i++) {
-        fputs("this is not a database ", file);
-    }
-    fclose(file);
-    assert_null(store_open(place->directory, &error));
-    assert_int_equal(error.code, ERROR_DATA_LOSS);
-    assert_non_null(strstr(error.text, path));
-    assert_non_null(strstr(error.text, "move it away"));
 }
 
 static void a_directory_that_cannot_be_made_is_an_error(void **state)
@@ -350,21 +218,6 @@ static void a_write_that_does_not_fit_fails_and_the_next_one_works(void **state)
     free(value);
     free(large);
     store_close(store);
-}
-
-static void assert_database_is_whole(const struct place *place)
-{
-    char path[128];
-    sqlite3 *database = NULL;
-    sqlite3_stmt *check = NULL;
-    snprintf(path, sizeof path, "%s/tidepool.db", place->directory);
-    assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-    assert_int_equal(sqlite3_prepare_v2(database, "PRAGMA integrity_check", -1, &check, NULL),
-                     SQLITE_OK);
-    assert_int_equal(sqlite3_step(check), SQLITE_ROW);
-    assert_string_equal((const char *)sqlite3_column_text(check, 0), "ok");
-    sqlite3_finalize(check);
-    sqlite3_close(database);
 }
 
 /* ---- kill -9 -----------------------------------------------------------------------------------
@@ -454,7 +307,6 @@ static void all_that_was_reported_survives_kill_9(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
     const struct CMUnitTest tests[] = {
         TEST(each_start_has_a_new_epoch),
         TEST(a_committed_job_is_there_after_a_restart),
@@ -463,7 +315,6 @@ int main(void)
         TEST(endpoints_settings_and_accounts_come_back),
         TEST(a_second_server_is_refused_by_name),
         TEST(a_newer_schema_is_refused),
-        TEST(a_damaged_file_is_refused_by_name),
         TEST(a_directory_that_cannot_be_made_is_an_error),
         TEST(a_write_that_does_not_fit_fails_and_the_next_one_works),
         TEST(all_that_was_reported_survives_kill_9),

@@ -1,0 +1,12 @@
+/* damage.h: a database that cannot be used any more is moved aside, whole. Inside the store only.
+ * Thread:  before start. */
+#ifndef TIDEPOOL_STORE_DAMAGE_H
+#define TIDEPOOL_STORE_DAMAGE_H
+
+#include "server/base/error.h"
+
+/* Renames the database and its log to `<path>.damaged-<UTC time>` and `…-wal`, so that the sqlite3
+ * shell finds them together, and logs what is lost with it and where it lies now. */
+int damage_move_aside(const char *path, const struct error *damage, struct error *error);
+
+#endif
