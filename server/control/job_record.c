@@ -8,11 +8,17 @@
 #include "server/control/state.h"
 #include "server/serve/model_config.h"
 
+/* A cancelled job that has yet to leave its devices: after a crash it has. */
+static bool is_as_good_as_ended(const struct job_entry *job)
+{
+    return !job_ended(job) && job->outcome == CONTROL_JOB_CANCELLED;
+}
+
 /* States that are kept: what the job was doing is found anew after a restart. */
 static const char *kept_state(const struct job_entry *job)
 {
-    if (job_ended(job)) {
-        return control_job_state_name(job->state);
+    if (job_ended(job) || is_as_good_as_ended(job)) {
+        return control_job_state_name(job_ended(job) ? job->state : job->outcome);
     }
     return job->paused ? "paused" : "active";
 }
@@ -108,11 +114,11 @@ int job_store(struct control *control, const struct job_entry *job, store_done *
         .request_id = job->request_id,
         .specification = job->specification,
         .state = kept_state(job),
-        .ended = job_ended(job),
+        .ended = job_ended(job) || is_as_good_as_ended(job),
         .reason = job->reason.text,
         .submitted_wall_ns = job->submitted_wall_ns,
         .started_wall_ns = job->started_wall_ns,
-        .finished_wall_ns = job->finished_wall_ns,
+        .finished_wall_ns = is_as_good_as_ended(job) ? clock_wall_ns() : job->finished_wall_ns,
         .preemptions = job->preemptions_before + job->figures.preemptions,
         .result = result_text != NULL ? result_text : "{}",
     };

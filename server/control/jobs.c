@@ -439,23 +439,7 @@ static bool refuse_ended(struct control *control, const struct job_entry *job, c
     return true;
 }
 
-void control_job_cancel(struct control *control, size_t index, control_done *done, void *context)
-{
-    struct job_entry *job = control->jobs[index];
-    uint64_t number = job->number;
-    if (job->state == CONTROL_JOB_CANCELLED || job->outcome == CONTROL_JOB_CANCELLED) {
-        done(control, context, index, NULL);
-        return;
-    }
-    if (!refuse_ended(control, job, done, context)) {
-        job_ends(control, job, CONTROL_JOB_CANCELLED, "cancelled by its owner");
-        job_by_number(control, number, &index);
-        done(control, context, index, NULL);
-        revisions_refresh(control);
-    }
-}
-
-/* The answer to a pause or a resume waits for the disk: both hold over a restart. */
+/* The answer to a cancel, pause or resume waits for the disk: they hold over a restart. */
 struct kept_change {
     struct control_call call; /* first */
     struct control *control;
@@ -505,6 +489,28 @@ static void keep_change(struct control *control, const struct job_entry *job, co
         free(kept);
         done(control, context, 0, &error);
     }
+}
+
+void control_job_cancel(struct control *control, size_t index, control_done *done, void *context)
+{
+    struct job_entry *job = control->jobs[index];
+    bool again = job->state == CONTROL_JOB_CANCELLED || job->outcome == CONTROL_JOB_CANCELLED;
+    uint64_t number = job->number;
+    if (!again && refuse_ended(control, job, done, context)) {
+        return;
+    }
+    if (!again) {
+        job_ends(control, job, CONTROL_JOB_CANCELLED, "cancelled by its owner");
+        job = job_by_number(control, number, NULL); /* the oldest that ended is forgotten */
+    }
+    if (job != NULL) {
+        keep_change(control, job, done, context);
+    } else {
+        struct error error = {0};
+        error_set(&error, ERROR_NOT_FOUND, "the job is cancelled, and forgotten already");
+        done(control, context, 0, &error);
+    }
+    revisions_refresh(control);
 }
 
 void control_job_pause(struct control *control, size_t index, control_done *done, void *context)

@@ -512,30 +512,81 @@ void control_serve_model(struct control *control, const struct control_serve_opt
     revisions_refresh(control);
 }
 
+static void stop_serving(struct control *control, struct endpoint_entry *endpoint)
+{
+    if (!endpoint->in_serve) {
+        endpoint_entry_remove(control, endpoint);
+        return;
+    }
+    struct core_event event = {.kind = CORE_EVENT_ENDPOINT_REMOVED};
+    event.endpoint.endpoint = endpoint->number;
+    serve_endpoint_remove(control->serve, endpoint->number);
+    control_feed(control, event);
+}
+
+/* On disk first: an endpoint whose end was told does not come back after a crash. */
+static void run_forgotten(struct control *control, struct control_call *call)
+{
+    struct stored_call *stored = (struct stored_call *)call;
+    size_t index = 0;
+    struct endpoint_entry *endpoint = endpoint_by_number(control, stored->endpoint, &index);
+    if (control->stopping) { /* serve may be gone already */
+        error_set(&stored->error, ERROR_UNAVAILABLE, "the server stops");
+    } else if (stored->error.code != ERROR_NONE) {
+        endpoint->stopping = false;
+        revision_touch(control, &endpoint->revisions, true);
+    }
+    if (stored->error.code != ERROR_NONE) {
+        stored->done(control, stored->context, index, &stored->error);
+    } else {
+        stored->done(control, stored->context, index, NULL);
+        stop_serving(control, endpoint);
+    }
+    free(stored);
+}
+
+static void on_forgotten(void *context, const struct error *error)
+{
+    struct stored_call *stored = context;
+    if (error != NULL) {
+        stored->error = *error;
+        error_prefix(&stored->error, "it is served as before");
+    }
+    control_post(stored->control, &stored->call);
+}
+
 void control_stop_serving(struct control *control, size_t index, control_done *done, void *context)
 {
     struct endpoint_entry *endpoint = control->endpoints[index];
     struct error error = {0};
+    struct stored_call *stored = NULL;
     bool failed = !endpoint->in_serve && endpoint->reason.text[0] != '\0';
     if (endpoint->stopping || (!endpoint->in_serve && !failed)) {
         error_set(&error, ERROR_FAILED_PRECONDITION, "endpoint '%s' %s", endpoint->name,
                   endpoint->stopping ? "is being stopped already" : "is still being read");
-        done(control, context, 0, &error);
-        return;
+        goto failed;
     }
-    store_remove_endpoint(control->store, endpoint->name, count_store_error, control);
+    stored = calloc(1, sizeof *stored);
+    if (stored == NULL) {
+        error_set(&error, ERROR_RESOURCE_EXHAUSTED, "stop '%s': no memory", endpoint->name);
+        goto failed;
+    }
+    *stored = (struct stored_call){.call = {.run = run_forgotten},
+                                   .control = control,
+                                   .endpoint = endpoint->number,
+                                   .done = done,
+                                   .context = context};
+    if (store_remove_endpoint(control->store, endpoint->name, on_forgotten, stored) < 0) {
+        error_set(&error, ERROR_RESOURCE_EXHAUSTED, "stop '%s': no memory", endpoint->name);
+        goto failed;
+    }
     endpoint->stopping = true;
     revision_touch(control, &endpoint->revisions, true);
-    done(control, context, index, NULL);
-    if (failed) {
-        endpoint_entry_remove(control, endpoint);
-    } else {
-        struct core_event event = {.kind = CORE_EVENT_ENDPOINT_REMOVED};
-        event.endpoint.endpoint = endpoint->number;
-        serve_endpoint_remove(control->serve, endpoint->number);
-        control_feed(control, event);
-    }
     revisions_refresh(control);
+    return;
+failed:
+    free(stored);
+    done(control, context, 0, &error);
 }
 
 void endpoint_stopped(struct control *control, struct endpoint_entry *endpoint)

@@ -1,5 +1,6 @@
 #include "server/train/trainer.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

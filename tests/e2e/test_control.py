@@ -124,7 +124,9 @@ def test_a_job_cancelled_on_a_full_disk_stays_cancelled(job_server):
     job = job_server.job
     limits = resource.prlimit(job_server.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(job_server.process.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
-    job_server.control().CancelJob(messages().CancelJobRequest(job=job.id), timeout=10)
+    error = refused(job_server.control().CancelJob, messages().CancelJobRequest(job=job.id),
+                    timeout=10)
+    assert "done, but a restart will not know of it" in error.details()
     jobs.wait_state(job_server, job.id, "CANCELLED", 10 * harness.SLOWER)
     harness.wait_until(lambda: job_server.metrics().sum("tidepool_store_errors") > 0,
                        10 * harness.SLOWER, "the store cannot write")

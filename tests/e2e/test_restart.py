@@ -1,9 +1,14 @@
-"""A training job lives through crashes of the server."""
+"""What a restart finds again: jobs, endpoints, what was told; and what it says of what it lost."""
+import glob
+import os
+import sqlite3
+
 import numpy as np
 import pytest
 
 import harness
 import jobs
+import models
 from kserve import array_request, output, pb, stub
 
 STEPS = harness.scale({"release": 1500, "asan": 800, "tsan": 400}[harness.VARIANT], 20_000)
@@ -64,3 +69,70 @@ def test_what_was_trained_here_is_served_here(start, tmp_path):
     harness.wait_until(lambda: any(e.name == "trained" and e.instances_ready
                                    for e in server.list_endpoints()), 30 * harness.SLOWER,
                        "the endpoint is back")
+
+
+class Lock:
+    """Keeps the server's store from being written."""
+
+    def __init__(self, server):
+        self.database = sqlite3.connect(os.path.join(server.state, "tidepool.db"),
+                                        isolation_level=None)
+
+    def __enter__(self):
+        self.database.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, *_):
+        self.database.execute("ROLLBACK")
+        self.database.close()
+
+
+def test_what_was_answered_holds_after_kill_9_and_nothing_is_answered_earlier(start, tmp_path):
+    models.write(tmp_path / "elsewhere", ["add_one"])
+    path = str(tmp_path / "elsewhere" / "add_one" / "1" / "model.onnx")
+    server = start([]).start()
+    messages = harness.Stubs.control
+    server.control().ServeModel(messages.ServeModelRequest(path=path, name="extra"),
+                                timeout=30 * harness.SLOWER)
+    job = server.submit(jobs.digits_job(tmp_path, 10_000_000))
+    jobs.wait_state(server, job.id, "RUNNING", 30 * harness.SLOWER)
+    with Lock(server):
+        cancel = server.control().CancelJob.future(messages.CancelJobRequest(job=job.id),
+                                                   timeout=20)
+        stop = server.control().StopServing.future(messages.StopServingRequest(name="extra"),
+                                                   timeout=20)
+        jobs.wait_state(server, job.id, ["STOPPING", "CANCELLED"], 1)
+        harness.wait_until(lambda: [e.state for e in server.list_endpoints()] ==
+                           [messages.ENDPOINT_STATE_STOPPING], 1, "the endpoint is to be stopped")
+        assert not cancel.done() and not stop.done()
+    assert cancel.result().id == job.id
+    assert stop.result().name == "extra"
+    server.kill()
+    server.start()
+    assert jobs.state(server, job.id) == "JOB_STATE_CANCELLED"
+    assert not server.list_endpoints()
+
+
+def test_a_damaged_database_is_moved_aside_and_its_jobs_are_not_continued(start, tmp_path):
+    server = start([]).start()
+    job = server.submit(jobs.digits_job(tmp_path, 200))
+    jobs.wait_state(server, job.id, "FINISHED", 60 * harness.SLOWER)
+    epoch = server.get_status().store_epoch
+    assert server.stop() == 0
+    path = os.path.join(server.state, "tidepool.db")
+    with open(path, "r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * 4096)
+    server.start()
+    moved, = glob.glob(path + ".damaged-*Z")
+    assert os.path.getsize(moved) >= 8192
+    assert "error store: damaged, moved aside" in server.log() and moved in server.log()
+    status = server.get_status()
+    assert status.store_epoch == epoch + 1 and status.revision >> 40 == epoch + 1
+    # The same job again is another one: it does not go on from the finished one's checkpoint.
+    again = server.submit(jobs.digits_job(tmp_path, 400))
+    assert again.number > job.number and again.id != job.id
+    done = jobs.wait_state(server, again.id, "FINISHED", 60 * harness.SLOWER)
+    assert done.loss_first > 2
+    assert server.stop() == 0
+    server.start()
+    assert server.get_job(again.id).step == 400
