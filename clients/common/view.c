@@ -303,25 +303,41 @@ void view_draw_endpoints(FILE *out, const struct view *view, const struct view_s
     }
 }
 
+/* When a waiting job will start, how likely a running one loses a device. */
+static const char *outlook_text(struct text_small *buffer, const Tidepool__V1__Job *job)
+{
+    struct text_small wait;
+    if (job->state == TIDEPOOL__V1__JOB_STATE__JOB_STATE_RUNNING && job->revoke_fraction >= 0) {
+        snprintf(buffer->text, sizeof(buffer->text), "revoke %.0f %%", job->revoke_fraction * 100);
+    } else if (job->state == TIDEPOOL__V1__JOB_STATE__JOB_STATE_WAITING &&
+               job->expected_wait_s >= 0) {
+        text_duration(&wait, (uint64_t)(job->expected_wait_s * 1e9));
+        snprintf(buffer->text, sizeof(buffer->text), "in %.28s", wait.text);
+    } else {
+        snprintf(buffer->text, sizeof(buffer->text), "-");
+    }
+    return buffer->text;
+}
+
 void view_draw_jobs(FILE *out, const struct view *view, const struct view_style *style,
                     unsigned rows_max)
 {
     char text[160];
-    snprintf(text, sizeof(text), "%-18s%-11s%19s%10s%11s%10s%10s%9s", "JOB", "STATE", "STEP",
-             "STEPS/S", "LOSS", "FIRST", "ACCURACY", "DEVICES");
+    snprintf(text, sizeof(text), "%-18s%-11s%19s%10s%11s%10s%10s%9s%16s", "JOB", "STATE", "STEP",
+             "STEPS/S", "LOSS", "FIRST", "ACCURACY", "DEVICES", "OUTLOOK");
     view_heading(out, style, text);
     size_t count = view->jobs->n_jobs;
     size_t first = count > rows_max ? count - rows_max : 0;
     for (size_t i = first; i < count; i++) {
         const Tidepool__V1__Job *job = view->jobs->jobs[i];
-        struct text_small rate, loss, begin, accuracy;
+        struct text_small rate, loss, begin, accuracy, outlook;
         char step[48];
         snprintf(step, sizeof(step), "%" PRIu64 "/%" PRIu64, job->step, job->steps);
         text_pad(out, job->id, 17);
-        view_line(out, style, " %-11s%19s%10s%11s%10s%9s%%%9zu  %s", control_job_state(job), step,
-                  text_figure(&rate, job->steps_per_s, 1), text_figure(&loss, job->loss_last, 4),
-                  text_figure(&begin, job->loss_first, 4),
+        view_line(out, style, " %-11s%19s%10s%11s%10s%9s%%%9zu%16s  %s", control_job_state(job),
+                  step, text_figure(&rate, job->steps_per_s, 1),
+                  text_figure(&loss, job->loss_last, 4), text_figure(&begin, job->loss_first, 4),
                   text_figure(&accuracy, job->held_out_accuracy_fraction * 100, 1), job->n_devices,
-                  job->reason);
+                  outlook_text(&outlook, job), job->reason);
     }
 }

@@ -566,6 +566,21 @@ const char *control_job_state_name(enum control_job_state state)
     return state < CONTROL_JOB_STATES && names[state] != NULL ? names[state] : "unknown";
 }
 
+static void tell_outlook(const struct control *control, const struct job_entry *job,
+                         struct control_job *ret_job)
+{
+    struct core_outlook outlook;
+    ret_job->expected_wait_s = ret_job->revoke_fraction = __builtin_nan("");
+    if (!job->in_core || !core_outlook(control->core, job->number, &outlook)) {
+        return;
+    }
+    if (job->state == CONTROL_JOB_WAITING && outlook.wait_ns != UINT64_MAX) {
+        ret_job->expected_wait_s = (double)outlook.wait_ns / 1e9;
+    } else if (job->state == CONTROL_JOB_RUNNING) {
+        ret_job->revoke_fraction = outlook.revoke_permille / 1000.0;
+    }
+}
+
 bool control_job_at(struct control *control, size_t index, struct control_job *ret_job)
 {
     if (index >= control->job_count) {
@@ -592,6 +607,7 @@ bool control_job_at(struct control *control, size_t index, struct control_job *r
         .figures = job->figures,
     };
     ret_job->figures.preemptions += job->preemptions_before;
+    tell_outlook(control, job, ret_job);
     for (uint32_t i = 0; i < control->device_count; i++) {
         struct core_device_view view;
         if (core_device_find(control->core, device_number(i), &view) && job->in_core &&

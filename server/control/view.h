@@ -114,6 +114,8 @@ struct control_job {
     int32_t priority;
     const char *devices[DEVICES_MAX];
     size_t device_count;
+    double expected_wait_s; /* NaN: does not wait, or cannot be told */
+    double revoke_fraction; /* NaN: does not run */
     struct train_status figures;
 };
 bool control_job_at(struct control *control, size_t index, struct control_job *ret_job);

@@ -627,6 +627,9 @@ struct core_action {
  * upside down, a window or a ring of 0). */
 struct core *core_create(const struct core_config *config);
 void core_destroy(struct core *core); /* NULL is fine */
+/* A second core in the same state, between two steps: the same events make the same actions of both
+ * from here on. The caller's. NULL: no memory. */
+struct core *core_clone(const struct core *core);
 
 /* An upper bound for the actions of the next step, whatever its event. */
 size_t core_actions_max(const struct core *core);

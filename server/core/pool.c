@@ -51,7 +51,7 @@ bool core_device_rested(const struct core *core, const struct device *device)
     return core->now_ns >= device->rested_ns;
 }
 
-static uint32_t moves_capacity(const struct core *core)
+uint32_t core_moves_capacity(const struct core *core)
 {
     return core->config.moves_per_hour + core->config.moves_extra;
 }
@@ -59,7 +59,7 @@ static uint32_t moves_capacity(const struct core *core)
 /* The ring's place of the move that has `later` moves after it. */
 static uint64_t move_at(const struct core *core, const struct device *device, uint32_t later)
 {
-    uint32_t capacity = moves_capacity(core);
+    uint32_t capacity = core_moves_capacity(core);
     return device->moves[(device->move_next + capacity - 1 - later) % capacity];
 }
 
@@ -80,7 +80,7 @@ uint32_t core_device_moves(const struct core *core, const struct device *device)
 
 void core_device_count_move(struct core *core, struct device *device)
 {
-    uint32_t capacity = moves_capacity(core);
+    uint32_t capacity = core_moves_capacity(core);
     device->moves[device->move_next] = core->now_ns;
     device->move_next = (device->move_next + 1) % capacity;
     device->move_count += device->move_count < capacity;
@@ -144,7 +144,7 @@ static struct device *device_create(const struct core *core, const struct core_d
         return NULL;
     }
     device->instances = calloc(core->slot_capacity, sizeof *device->instances);
-    device->moves = calloc(moves_capacity(core), sizeof *device->moves);
+    device->moves = calloc(core_moves_capacity(core), sizeof *device->moves);
     if (device->instances == NULL || device->moves == NULL ||
         core_set_reserve(&device->live, core->slot_capacity) < 0) {
         core_device_destroy(device);

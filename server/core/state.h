@@ -552,6 +552,7 @@ bool core_device_usable(const struct device *device); /* for something new */
 uint64_t core_device_memory_used(const struct device *device);
 bool core_device_rested(const struct core *core, const struct device *device); /* hold time over */
 uint32_t core_device_moves(const struct core *core, const struct device *device); /* last hour */
+uint32_t core_moves_capacity(const struct core *core); /* of the ring of each device */
 void core_device_count_move(struct core *core, struct device *device);
 void core_device_keep(struct core *core, struct device *device, uint64_t endpoint);
 void core_device_unkeep(struct core *core, struct device *device);

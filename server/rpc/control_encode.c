@@ -340,6 +340,8 @@ Tidepool__V1__Job *encode_job(struct scratch *scratch, const struct control_job 
         message->devices[message->n_devices++] = scratch_text(scratch, job->devices[i]);
     }
     message->warning = scratch_text(scratch, job->warning);
+    message->expected_wait_s = job->expected_wait_s;
+    message->revoke_fraction = job->revoke_fraction;
     encode_figures(scratch, &job->figures, message);
     return message;
 }

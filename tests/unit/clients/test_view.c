@@ -77,6 +77,47 @@ static void a_strip_shows_the_last_slots_at_the_right(void **state)
     }
 }
 
+static char *draw_job(Tidepool__V1__Job *job)
+{
+    Tidepool__V1__Job *jobs[] = {job};
+    Tidepool__V1__ListJobsResponse list = TIDEPOOL__V1__LIST_JOBS_RESPONSE__INIT;
+    struct view view = {.jobs = &list};
+    struct view_style style = {.columns = 200};
+    char *text = NULL;
+    size_t length = 0;
+    list.n_jobs = 1;
+    list.jobs = jobs;
+    FILE *out = open_memstream(&text, &length);
+    view_draw_jobs(out, &view, &style, UINT32_MAX);
+    fclose(out);
+    return text;
+}
+
+static void a_job_tells_when_it_will_start_or_how_likely_it_loses_a_device(void **state)
+{
+    (void)state;
+    char id[] = "digits-1";
+    Tidepool__V1__Job job = TIDEPOOL__V1__JOB__INIT;
+    const struct {
+        Tidepool__V1__JobState state;
+        double wait_s, revoke;
+        const char *text;
+    } cases[] = {
+        {TIDEPOOL__V1__JOB_STATE__JOB_STATE_WAITING, 80, __builtin_nan(""), "in 1 min 20 s"},
+        {TIDEPOOL__V1__JOB_STATE__JOB_STATE_RUNNING, __builtin_nan(""), 0.12, "revoke 12 %"},
+        {TIDEPOOL__V1__JOB_STATE__JOB_STATE_WAITING, __builtin_nan(""), 0.5, "0               -"},
+    };
+    job.id = id;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        job.state = cases[i].state;
+        job.expected_wait_s = cases[i].wait_s;
+        job.revoke_fraction = cases[i].revoke;
+        char *text = draw_job(&job);
+        assert_non_null(strstr(text, cases[i].text));
+        free(text);
+    }
+}
+
 static void the_tide_rises_and_bursts_when_asked(void **state)
 {
     (void)state;
@@ -114,6 +155,7 @@ int main(void)
         cmocka_unit_test(each_use_of_a_device_has_its_own_character),
         cmocka_unit_test(text_is_cut_by_columns_and_control_bytes_do_no_harm),
         cmocka_unit_test(a_strip_shows_the_last_slots_at_the_right),
+        cmocka_unit_test(a_job_tells_when_it_will_start_or_how_likely_it_loses_a_device),
         cmocka_unit_test(the_tide_rises_and_bursts_when_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
