@@ -57,8 +57,8 @@ static void ring_copy(struct cloning *cloning, struct ring *to, const struct rin
 
 static void moments_copy(struct cloning *cloning, struct moments *to, const struct moments *from)
 {
-    to->times_ns = array_copy(cloning, from->times_ns, from->capacity, from->capacity,
-                              sizeof *from->times_ns);
+    to->times_ns =
+        array_copy(cloning, from->times_ns, from->capacity, from->capacity, sizeof *from->times_ns);
 }
 
 /* ---- objects: what they own ---- */
