@@ -28,6 +28,7 @@ struct core *tidepool_core_create(const struct tidepool *policy, uint64_t epoch)
     config.seed[1] = epoch;
     config.store_epoch = epoch;
     config.generation = policy->generation;
+    config.late_budget_ppm = (uint32_t)(setup->late_budget * 1e6 + 0.5);
     config.stopped_cap_ns = (uint64_t)(policy->parameters[PARAMETER_STOPPED_CAP_S] * 1e9);
     if (setup->hold_ns != ENGINE_NEVER_NS) {
         config.hold_min_ns = setup->hold_ns;
@@ -54,7 +55,7 @@ static void tell_device(struct tidepool *policy, uint32_t number)
 
 static void tell_endpoint(struct tidepool *policy, uint32_t number)
 {
-    double target = 1000 * (1 - policy->setup->late_budget) + 0.5;
+    double target = 1000 * (1 - policy->setup->late_budget); /* rounded down: the knob decides */
     tidepool_feed(policy,
                   (struct core_event){.kind = CORE_EVENT_ENDPOINT_ADDED,
                                       .endpoint_spec = {.endpoint = number + 1,

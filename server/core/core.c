@@ -15,6 +15,7 @@ void core_config_init(struct core_config *config)
         .mode = CORE_MODE_ACT,
         .demand_fast_ns = SECOND_NS,
         .demand_slow_ns = 10 * SECOND_NS,
+        .late_budget_ppm = 10000,
         .load_high_permille = 800,
         .load_low_permille = 600,
         .danger_hold_ns = 2 * SECOND_NS,
@@ -66,8 +67,9 @@ void core_config_init(struct core_config *config)
 
 static bool config_is_valid(const struct core_config *config)
 {
-    return config->mode <= CORE_MODE_ACT && config->demand_fast_ns > 0 &&
-           config->demand_fast_ns <= config->demand_slow_ns && config->load_low_permille > 0 &&
+    return config->mode <= CORE_MODE_ACT && config->late_budget_ppm <= 1000000 &&
+           config->demand_fast_ns > 0 && config->demand_fast_ns <= config->demand_slow_ns &&
+           config->load_low_permille > 0 &&
            config->load_low_permille <= config->load_high_permille &&
            config->load_high_permille <= 1000 && config->utilisation_ns > 0 &&
            config->sample_stale_ns > 0 && config->shrink_low_permille > 0 &&

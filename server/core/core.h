@@ -199,10 +199,13 @@ struct core_config {
     uint64_t store_epoch;          /* part of every token: grows with every start of the server */
     uint64_t generation;           /* the last generation ever used */
     enum core_mode mode;           /* ACT */
+    uint32_t late_budget_ppm;      /* 10000: the one knob: work that may be late for want of devices
+                                    * lent to leases, in millionths; reserve and patience follow */
     uint64_t demand_fast_ns;       /* 1 s: window of the fast arrival rate */
     uint64_t demand_slow_ns;       /* 10 s: window of the slow one */
-    uint32_t load_high_permille;   /* 800: more devices are needed above this load each */
-    uint32_t load_low_permille;    /* 600: fewer when the rest would stay under this */
+    uint32_t load_high_permille;   /* 800: more devices are needed above this load each, where no
+                                    * lease must be asked for them */
+    uint32_t load_low_permille;    /* 600: fewer when the rest would stay under this, the same */
     uint64_t danger_hold_ns;       /* 2 s: how long one endangered SLO counts as demand */
     uint64_t utilisation_ns;       /* 500 ms: window of a device's serving share */
     uint64_t sample_stale_ns;      /* 1 s: a device without a sample for so long is idle */
@@ -212,8 +215,8 @@ struct core_config {
     uint64_t shrink_after_ns;      /* 3 s: ... for so long: the lease gives up the device */
     uint32_t shrink_low_permille;  /* 700: a share under this ... */
     uint64_t cool_down_ns;         /* 3 s: ... for so long lets training have it again */
-    uint64_t hold_min_ns;          /* 1 s: least time between a device's moves; more when
-                                    * 2 x the measured hand-over takes longer */
+    uint64_t hold_min_ns;          /* 1 s: least time between a device's moves; more when the
+                                    * measured hand-over takes longer */
     uint64_t shrink_deadline_ns;   /* 5 s: from a revoke by SHRINK to its deadline */
     uint64_t notice_ns;            /* 30 s: the same by NOTICE */
     uint64_t extension_ns;         /* 30 s: the one extension of a notice is no longer */
@@ -330,9 +333,10 @@ struct core_kind_spec {
 
 struct core_endpoint_spec {
     uint64_t endpoint;
-    uint64_t slo_ns;                   /* > 0 */
-    uint32_t target_permille;          /* share of requests that must meet it */
-    int32_t priority;                  /* higher first */
+    uint64_t slo_ns;          /* > 0 */
+    uint32_t target_permille; /* share of requests that must meet it: late_budget_ppm is no more
+                               * than what is left for it and those it shares devices with */
+    int32_t priority;         /* higher first */
     uint32_t devices_min, devices_max; /* instances; the maximum is at least 1 */
     uint32_t kinds_mask;
     uint64_t memory_bytes; /* of one instance */

@@ -260,7 +260,8 @@ void core_device_resumed(struct core *core, struct device *device)
     device->rung = CORE_RUNG_NONE;
     device->handovers++;
     /* Not moved again at once, but not one of the moves of the hour. */
-    device->rested_ns = core_add_u64(core->now_ns, rest_ns);
+    uint64_t rested_ns = core_add_u64(core->now_ns, rest_ns);
+    device->rested_ns = rested_ns > device->rested_ns ? rested_ns : device->rested_ns;
 }
 
 /* All devices of a lease go through this with one action. */

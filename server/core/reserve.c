@@ -1,270 +1,243 @@
-/* reserve.c: how many devices an endpoint keeps beyond what it needs now, because more take time to
- * come. It learns from its own history: by how much has demand risen within the time that a device
- * takes to come, after it was as high as it is now? The reserve is the level that such rises
- * exceeded rarely enough for the share of work that may be late (1 - target).
+/* reserve.c: how many devices stand by for what comes before another one can be had.
  *
- * Time is cut into ticks. Rises are counted in bins that grow with them, in contexts by the demand
- * that they began at. */
+ * History. Every tick, an eighth of the lead time, the demand of now is held against the base (the
+ * slow average) of one lead time ago: the rise is what a device ordered then came too late for.
+ * Rises are counted by size and by the load they began from: a burst out of silence is another
+ * thing than the noise of a full house. Nothing needs to go wrong to be learned from.
+ *
+ * Size. A reserve r leaves the sum of max(0, rise - r) late. The smallest reserves are taken of
+ * which that sum stays within the late budget: the same share of rises goes beyond the reserve
+ * from whatever load, since there a device more saves equally much.
+ *
+ * Feedback. What was really late is held against the budget, and makes the history count for more
+ * or for less. */
+#include <string.h>
+
 #include "server/core/state.h"
 
-#define BINS RESERVE_BINS
-#define CONTEXTS RESERVE_CONTEXTS
-#define PAST RESERVE_PAST
-
-#define LEAD_EVERY_NS SECOND_NS /* how often leases are asked how fast they let go */
 #define TICK_MIN_NS (SECOND_NS / 10)
-#define TICK_MAX_NS (60 * SECOND_NS)
-#define TICKS_PER_LEAD 8
-#define SOLVE_EVERY 16       /* ticks */
-#define COUNT_MAX (1u << 20) /* of ticks; then the history weighs half */
-/* A rise beyond the reserve makes less work late than it is large: it ends, devices come sooner. */
-#define BUDGET_TIMES 4
-#define SHARE_STEPS 16
+#define TICK_MAX_NS SECOND_NS
+#define TICKS_A_LEAD 8
+#define SOLVE_EVERY 10      /* ticks */
+#define SOLVE_STEPS 12      /* of a search by halves */
+#define FORGET_TICKS 200000 /* then all counts are halved */
+#define CATCH_UP 64         /* ticks of a silence that are lived through one by one */
+#define MARGIN_PERMILLE 750 /* of the budget is planned with */
+#define EASE_MIN (-6 * 256)
+#define EASE_MAX (8 * 256)
+#define EASE_A_SECOND 58 /* for a second of all devices' work within the budget */
+#define DEBT_BEGIN 50    /* thousandths of what lending all for one lead time may cost */
+#define DEBT_MOST 500
+#define PRIOR_NS (10 * SECOND_NS) /* of lead time, for each rise that is assumed at first */
+#define MILLION UINT64_C(1000000)
 
-/* Devices x 1000 of a bin: quarters of one to four, then four steps an octave. */
-static uint64_t bin_milli(uint32_t bin)
-{
-    return bin < 16 ? bin * UINT64_C(250) : (UINT64_C(4000) + (bin % 4) * 1000) << ((bin - 16) / 4);
-}
+/* Loads, in thousandths of all devices, up to which a context goes. */
+static const uint32_t context_ends[RESERVE_CONTEXTS - 1] = {6, 38, 125, 313, 563};
 
-/* To the nearest one below: less than a quarter is no rise. */
-static uint32_t bin_of(uint64_t milli)
+static uint32_t context_of(uint64_t base_milli, uint32_t devices)
 {
-    uint32_t bin = 0;
-    while (bin < BINS - 1 && bin_milli(bin + 1) <= milli) {
-        bin++;
-    }
-    return bin;
-}
-
-static uint32_t context_of(uint64_t demand_milli)
-{
-    static const uint32_t limits_milli[CONTEXTS - 1] = {50, 300, 1000, 2500, 5000, 10000, 40000};
     uint32_t context = 0;
-    while (context < CONTEXTS - 1 && demand_milli >= limits_milli[context]) {
+    while (context < RESERVE_CONTEXTS - 1 &&
+           base_milli >= (uint64_t)context_ends[context] * devices) {
         context++;
     }
     return context;
 }
 
-/* ---- how long a device takes to come ---- */
-
-static uint64_t lead_of(const struct core *core, const struct lease *lease, uint64_t *ret_give_ns)
+static uint64_t tick_for(uint64_t lead_ns)
 {
-    uint64_t least_ns = NEVER_NS;
-    uint32_t kind = (uint32_t)__builtin_ctz(lease->spec.kinds_mask);
-    *ret_give_ns = 0;
-    if (lease->spec.in_process) {
-        return 0; /* it yields */
-    }
-    for (enum core_rung rung = RUNG_FIRST; rung < CORE_RUNG_COUNT; rung++) {
-        bool way = core_rung_supported(lease, rung) &&
-                   (rung != CORE_RUNG_KILL || least_ns == NEVER_NS); /* no work is to be lost */
-        uint64_t take_ns = way ? core_rung_take_ns(core, lease, rung, kind) : NEVER_NS;
-        if (take_ns < least_ns) {
-            least_ns = take_ns;
-            *ret_give_ns = core_rung_give_ns(core, lease, rung, kind);
-        }
-    }
-    return least_ns;
-}
-
-/* The fuller the bounds of the hour, the longer: half a bound's share of the hour between moves
- * when they are half used, twice of it at the end. */
-static uint64_t pace_of(uint64_t used, uint64_t bound, uint64_t leases)
-{
-    uint64_t share_permille = bound == 0 ? 0 : used * 1000 / bound;
-    uint64_t each_ns = bound == 0 ? 0 : core_scale_u64(HOUR_NS, leases, bound);
-    return core_scale_u64(each_ns * 2, share_permille * share_permille, 1000000);
-}
-
-/* What endpoints decided with another lead or pace they decide anew. */
-static void lead_set(struct core *core, uint64_t take_ns, uint64_t give_ns, uint64_t pace_ns)
-{
-    bool same =
-        core->lead_take_ns == take_ns && core->lead_give_ns == give_ns && core->pace_ns == pace_ns;
-    core->lead_take_ns = take_ns;
-    core->lead_give_ns = give_ns;
-    core->pace_ns = pace_ns;
-    for (size_t i = 0; i < core->endpoint_count && !same; i++) {
-        core_endpoint_touch(core, core->endpoints[i]);
-    }
-}
-
-static void lead_refresh(struct core *core)
-{
-    uint64_t take_ns = 0, give_ns = 0, count = 0, stops = 0, stops_bound = 0;
-    if (core->now_ns < core->lead_due_ns) {
-        return;
-    }
-    core->lead_due_ns = core_add_u64(core->now_ns, LEAD_EVERY_NS);
-    for (size_t i = 0; i < core->lease_count; i++) {
-        const struct lease *lease = core->leases[i];
-        uint64_t give = 0;
-        uint64_t take = lease->state == CORE_LEASE_ENDED ? NEVER_NS : lead_of(core, lease, &give);
-        if (take != NEVER_NS) {
-            take_ns = core_add_u64(take_ns, take);
-            give_ns = core_add_u64(give_ns, give);
-            stops += core_guard_stops(core, lease);
-            stops_bound += lease->stop_times.capacity;
-            count++;
-        }
-    }
-    uint64_t divisor = count == 0 ? 1 : count;
-    lead_set(core, take_ns / divisor, give_ns / divisor, pace_of(stops, stops_bound, count));
-}
-
-/* Another way to get devices back: what was learned is about something else. */
-static void tick_choose(struct core *core, struct reserve *reserve)
-{
-    uint64_t tick_ns = core->lead_take_ns / TICKS_PER_LEAD;
+    uint64_t tick_ns = lead_ns / TICKS_A_LEAD;
     tick_ns = tick_ns < TICK_MIN_NS ? TICK_MIN_NS : tick_ns > TICK_MAX_NS ? TICK_MAX_NS : tick_ns;
-    bool same =
-        reserve->tick_ns != 0 && tick_ns <= reserve->tick_ns * 2 && tick_ns >= reserve->tick_ns / 2;
-    if (!same) {
-        uint64_t base_milli = reserve->base_milli;
-        *reserve = (struct reserve){.tick_ns = tick_ns, .base_milli = base_milli};
-    }
+    return tick_ns * RESERVE_RING > lead_ns ? tick_ns : lead_ns / (RESERVE_RING - 1) + 1;
 }
 
-/* ---- the history ---- */
-
-static void halve(struct reserve *reserve)
+/* Work in the budget that pays for so many thousandths of all devices late for one lead time. */
+static int64_t debt_us(const struct core_load *load, uint64_t permille)
 {
-    reserve->counted = 0;
-    reserve->work_milli /= 2;
-    for (uint32_t context = 0; context < CONTEXTS; context++) {
-        for (uint32_t bin = 0; bin < BINS; bin++) {
-            reserve->rises[context][bin] /= 2;
-            reserve->counted += reserve->rises[context][bin];
-        }
+    uint64_t late_us = core_scale_u64(load->lead_ns / 1000, load->devices * permille, 1000);
+    return (int64_t)(core_scale_u64(late_us, MILLION, load->budget_ppm + 1) % INT64_MAX);
+}
+
+/* Another lead time or another number of devices asks other questions: history begins anew. The
+ * longer the lead, the more has to be seen before a device is lent. */
+static void begin(struct reserve *reserve, const struct core_load *load, uint32_t bin_milli)
+{
+    bool first = reserve->bin_milli == 0;
+    int32_t ease = reserve->ease;
+    int64_t balance_us = reserve->balance_us;
+    memset(reserve, 0, sizeof *reserve);
+    reserve->ease = ease;
+    reserve->balance_us = first ? -debt_us(load, DEBT_BEGIN) : balance_us;
+    reserve->lead_ns = load->lead_ns;
+    reserve->tick_ns = tick_for(load->lead_ns);
+    reserve->next_ns = load->now_ns;
+    reserve->bin_milli = bin_milli;
+    reserve->assumed = (uint32_t)(load->lead_ns / PRIOR_NS);
+    for (int i = 0; i < RESERVE_CONTEXTS; i++) {
+        reserve->keeps_milli[i] = load->budget_ppm < MILLION ? load->devices * 1000 : 0;
+        reserve->counts[i][RESERVE_BINS - 1] = reserve->assumed;
     }
 }
 
-/* The smallest reserve of a context that at most this share of its rises exceeds, in parts of
- * 2^SHARE_STEPS. */
-static uint32_t level_for(const struct reserve *reserve, uint32_t context, uint64_t share)
+/* What history allows in late work, microseconds of device time. */
+static uint64_t allowed_us(const struct reserve *reserve, const struct core_load *load)
+{
+    uint64_t budget = core_scale_u64(reserve->work_us, load->budget_ppm, MILLION);
+    budget = core_scale_u64(budget, MARGIN_PERMILLE, 1000);
+    int32_t ease = reserve->ease - EASE_MIN; /* from 0 */
+    uint64_t scaled = core_scale_u64(budget, 256 + ease % 256, 256);
+    return core_scale_u64(scaled, UINT64_C(1) << (ease / 256), UINT64_C(1) << (-EASE_MIN / 256));
+}
+
+/* The smallest reserve that at most `share_ppm` of the rises go beyond, `assumed` ones left out. */
+static uint32_t bin_for(const uint32_t counts[RESERVE_BINS], uint32_t assumed, uint64_t share_ppm)
 {
     uint64_t all = 0, above = 0;
-    for (uint32_t bin = 0; bin < BINS; bin++) {
-        all += reserve->rises[context][bin];
+    for (int i = 0; i < RESERVE_BINS; i++) {
+        all += counts[i];
     }
-    for (uint32_t bin = BINS; bin-- > 0;) {
-        above += reserve->rises[context][bin];
-        if (above << SHARE_STEPS > all * share) {
-            return bin;
+    all -= assumed;
+    uint32_t bin = RESERVE_BINS;
+    while (bin > 0) {
+        uint64_t more = counts[bin - 1] - (bin == RESERVE_BINS ? assumed : 0);
+        if ((above + more) * MILLION > share_ppm * all) {
+            break;
+        }
+        above += more;
+        bin--;
+    }
+    return bin;
+}
+
+static uint64_t late_ticks_milli(const struct reserve *reserve, int context, uint32_t bin)
+{
+    uint64_t late = 0;
+    for (uint32_t i = bin + 1; i < RESERVE_BINS; i++) {
+        late += (uint64_t)reserve->counts[context][i] * (i - bin) * reserve->bin_milli;
+    }
+    return late;
+}
+
+static uint64_t late_us(const struct reserve *reserve, uint64_t share_ppm)
+{
+    uint64_t late = 0;
+    for (int i = 0; i < RESERVE_CONTEXTS; i++) {
+        late += late_ticks_milli(reserve, i, bin_for(reserve->counts[i], 0, share_ppm));
+    }
+    return core_scale_u64(late, reserve->tick_ns, MILLION);
+}
+
+static uint32_t milli_of(const struct reserve *reserve, const struct core_load *load, uint32_t bin)
+{
+    uint64_t milli = (uint64_t)bin * reserve->bin_milli, most = (uint64_t)load->devices * 1000;
+    return (uint32_t)(milli < most ? milli : most);
+}
+
+static void solve(struct reserve *reserve, const struct core_load *load)
+{
+    uint64_t low = 0, high = MILLION, allowed = allowed_us(reserve, load);
+    low = load->budget_ppm >= MILLION ? high : low; /* all may be late: nothing is kept */
+    for (int i = 0; i < SOLVE_STEPS; i++) {
+        uint64_t middle = (low + high) / 2;
+        if (late_us(reserve, middle) <= allowed) {
+            low = middle;
+        } else {
+            high = middle;
         }
     }
-    return 0;
-}
-
-/* Device-ticks x 1000 by which rises would have exceeded the reserve. */
-static uint64_t excess_of(const struct reserve *reserve, uint32_t context, uint32_t level)
-{
-    uint64_t excess = 0;
-    for (uint32_t bin = level + 1; bin < BINS; bin++) {
-        excess += reserve->rises[context][bin] * (bin_milli(bin) - bin_milli(level));
-    }
-    return excess;
-}
-
-/* The largest share whose excess keeps to the budget, and the levels for it. */
-static void solve(struct reserve *reserve, uint32_t late_permille)
-{
-    uint64_t budget = core_scale_u64(reserve->work_milli, late_permille * BUDGET_TIMES, 1000);
-    uint64_t share = 0;
-    for (int step = SHARE_STEPS; step-- > 0;) {
-        uint64_t trial = share | UINT64_C(1) << step, excess = 0;
-        for (uint32_t context = 0; context < CONTEXTS; context++) {
-            excess += excess_of(reserve, context, level_for(reserve, context, trial));
-        }
-        share = excess <= budget ? trial : share;
-    }
-    for (uint32_t context = 0; context < CONTEXTS; context++) {
-        reserve->level[context] = level_for(reserve, context, share);
+    for (int i = 0; i < RESERVE_CONTEXTS; i++) {
+        uint32_t keeps = bin_for(reserve->counts[i], 0, low);
+        uint32_t takes = bin_for(reserve->counts[i], reserve->assumed, low);
+        reserve->keeps_milli[i] = milli_of(reserve, load, keeps);
+        reserve->takes_milli[i] = milli_of(reserve, load, takes);
     }
 }
 
-/* Demand over the last SLO: what comes within it need not be served at once. */
-static uint64_t lately_milli(const struct endpoint *endpoint)
+static void forget(struct reserve *reserve)
 {
-    const struct reserve *reserve = &endpoint->reserve;
-    uint64_t span = endpoint->spec.slo_ns / reserve->tick_ns, sum = 0;
-    span = span < 1 ? 1 : span > PAST ? PAST : span;
-    span = span > reserve->ticks + 1 ? reserve->ticks + 1 : span;
-    for (uint64_t i = 0; i < span; i++) {
-        sum += reserve->past[(reserve->ticks - i) % PAST].demand_milli;
-    }
-    return sum / span;
-}
-
-static void tick_end(struct core *core, struct endpoint *endpoint, uint64_t work_ns, uint64_t times)
-{
-    struct reserve *reserve = &endpoint->reserve;
-    uint64_t lead = core->lead_take_ns / reserve->tick_ns;
-    uint64_t window_ns = core_add_u64(core->lead_take_ns, core->lead_give_ns) * 2;
-    uint64_t now_milli = core_scale_u64(work_ns, 1000, reserve->tick_ns);
-    struct reserve_past *past = &reserve->past[reserve->ticks % PAST];
-    lead = lead < 1 ? 1 : lead >= PAST ? PAST - 1 : lead;
-    window_ns = window_ns < core->config.demand_fast_ns ? core->config.demand_fast_ns : window_ns;
-    reserve->base_milli =
-        core_average_u64(reserve->base_milli, now_milli, reserve->tick_ns * times, window_ns);
-    *past = (struct reserve_past){.base_milli = reserve->base_milli, .demand_milli = now_milli};
-    if (reserve->ticks >= lead) {
-        const struct reserve_past *then = &reserve->past[(reserve->ticks - lead) % PAST];
-        uint64_t lately = lately_milli(endpoint);
-        uint64_t rise = lately > then->base_milli ? lately - then->base_milli : 0;
-        reserve->rises[context_of(then->base_milli)][bin_of(rise)] += (uint32_t)times;
-        reserve->counted += times;
-    }
-    reserve->work_milli = core_add_u64(reserve->work_milli, core_scale_u64(now_milli, times, 1));
-    reserve->ticks++;
-    if (reserve->counted >= COUNT_MAX) {
-        halve(reserve);
-    }
-    if (reserve->ticks % SOLVE_EVERY == 0) {
-        solve(reserve, 1000 - endpoint->spec.target_permille);
-    }
-}
-
-/* ---- for demand.c ---- */
-
-void core_reserve_feed(struct core *core, struct endpoint *endpoint, uint64_t work_ns,
-                       uint64_t interval_ns)
-{
-    struct reserve *reserve = &endpoint->reserve;
-    lead_refresh(core);
-    tick_choose(core, reserve);
-    while (interval_ns > 0) {
-        uint64_t room_ns = reserve->tick_ns - reserve->tick_age_ns;
-        uint64_t span_ns = interval_ns < room_ns ? interval_ns : room_ns;
-        uint64_t part_ns = core_scale_u64(work_ns, span_ns, interval_ns);
-        reserve->tick_age_ns += span_ns;
-        reserve->tick_work_ns = core_add_u64(reserve->tick_work_ns, part_ns);
-        interval_ns -= span_ns;
-        work_ns -= part_ns;
-        if (reserve->tick_age_ns == reserve->tick_ns) {
-            uint64_t more = interval_ns / reserve->tick_ns;
-            uint64_t times = more > PAST * 2 ? more - PAST * 2 : 1; /* a long time of the same */
-            tick_end(core, endpoint, reserve->tick_work_ns, times);
-            interval_ns -= (times - 1) * reserve->tick_ns;
-            reserve->tick_age_ns = reserve->tick_work_ns = 0;
+    for (int i = 0; i < RESERVE_CONTEXTS; i++) {
+        for (int bin = 0; bin < RESERVE_BINS; bin++) {
+            reserve->counts[i][bin] /= 2;
         }
     }
+    reserve->assumed /= 2; /* as their counts were */
+    reserve->ticks /= 2;
+    reserve->work_us /= 2;
 }
 
-bool core_reserve_is_known(const struct core *core, const struct endpoint *endpoint)
+static void tick(struct reserve *reserve, const struct core_load *load)
 {
-    return core->lead_take_ns > 0 && endpoint->reserve.ticks >= SOLVE_EVERY;
-}
-
-/* At least as much as was learned at a lower demand: whatever made it rise then may do so again. */
-uint64_t core_reserve_target_milli(const struct endpoint *endpoint)
-{
-    const struct reserve *reserve = &endpoint->reserve;
-    uint32_t level = 0;
-    for (uint32_t i = 0; i <= context_of(reserve->base_milli); i++) {
-        level = reserve->level[i] > level ? reserve->level[i] : level;
+    uint64_t lag = (reserve->lead_ns + reserve->tick_ns / 2) / reserve->tick_ns;
+    lag = lag == 0 ? 1 : lag < RESERVE_RING ? lag : RESERVE_RING - 1;
+    uint64_t now = reserve->ticks++;
+    if (now >= lag) {
+        uint64_t base = reserve->ring[(now - lag) % RESERVE_RING].base_milli;
+        uint64_t rise = load->demand_milli > base ? load->demand_milli - base : 0;
+        uint64_t bin = (rise + reserve->bin_milli - reserve->bin_milli / 5) / reserve->bin_milli;
+        bin = bin < RESERVE_BINS ? bin : RESERVE_BINS - 1;
+        reserve->counts[reserve->ring[(now - lag) % RESERVE_RING].context][bin]++;
     }
-    return core_add_u64(reserve->base_milli, bin_milli(level));
+    reserve->ring[now % RESERVE_RING].base_milli =
+        load->base_milli < UINT32_MAX ? (uint32_t)load->base_milli : UINT32_MAX;
+    reserve->ring[now % RESERVE_RING].context = context_of(load->base_milli, load->devices);
+    reserve->work_us += core_scale_u64(load->demand_milli, reserve->tick_ns, MILLION);
+}
+
+/* The rest of a long silence: nothing rises out of nothing. */
+static void skip(struct reserve *reserve, uint64_t now_ns)
+{
+    uint64_t ticks = (now_ns - reserve->next_ns) / reserve->tick_ns;
+    uint32_t *none = &reserve->counts[0][0];
+    *none = ticks < UINT32_MAX - *none ? *none + (uint32_t)ticks : UINT32_MAX;
+    reserve->next_ns += ticks * reserve->tick_ns;
+}
+
+void core_reserve_follow(struct reserve *reserve, const struct core_load *load)
+{
+    uint32_t bin_milli = load->devices > 32 ? load->devices * 1000 / 32 : 250;
+    bool other = load->lead_ns > reserve->lead_ns + reserve->lead_ns / 2 ||
+                 load->lead_ns + load->lead_ns / 2 < reserve->lead_ns;
+    if (reserve->bin_milli != bin_milli || other) {
+        begin(reserve, load, bin_milli);
+    }
+    for (int i = 0; reserve->next_ns <= load->now_ns && i < CATCH_UP; i++) {
+        tick(reserve, load);
+        reserve->next_ns += reserve->tick_ns;
+        if (reserve->ticks % SOLVE_EVERY == 0) {
+            solve(reserve, load);
+        }
+    }
+    if (reserve->next_ns <= load->now_ns) {
+        skip(reserve, load->now_ns);
+    }
+    if (reserve->ticks >= FORGET_TICKS) {
+        forget(reserve);
+    }
+}
+
+void core_reserve_judge(struct reserve *reserve, const struct core_load *load, uint64_t work_us,
+                        uint64_t late_us_now)
+{
+    if (load->budget_ppm == 0 || load->devices == 0) {
+        return;
+    }
+    uint64_t spent = core_scale_u64(late_us_now, MILLION, load->budget_ppm);
+    int64_t unit = (int64_t)load->devices * (int64_t)MILLION / EASE_A_SECOND;
+    reserve->balance_us +=
+        (int64_t)work_us - (int64_t)(spent < INT64_MAX / 4 ? spent : INT64_MAX / 4);
+    int64_t most = EASE_MAX * unit, least = -debt_us(load, DEBT_MOST);
+    int64_t balance = reserve->balance_us;
+    reserve->balance_us = balance > most ? most : balance < least ? least : balance;
+    int64_t ease = reserve->balance_us / unit;
+    reserve->ease = (int32_t)(ease < EASE_MIN ? EASE_MIN : ease);
+}
+
+uint32_t core_reserve_keeps_milli(const struct reserve *reserve, const struct core_load *load)
+{
+    return reserve->keeps_milli[context_of(load->base_milli, load->devices)];
+}
+
+uint32_t core_reserve_takes_milli(const struct reserve *reserve, const struct core_load *load)
+{
+    return reserve->takes_milli[context_of(load->base_milli, load->devices)];
 }

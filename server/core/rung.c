@@ -102,8 +102,7 @@ uint64_t core_rung_hold_ns(const struct core *core, const struct lease *lease, e
 {
     uint64_t once_ns = core_add_u64(core_rung_take_ns(core, lease, rung, kind),
                                     core_rung_give_ns(core, lease, rung, kind));
-    uint64_t twice_ns = core_add_u64(once_ns, once_ns);
-    return twice_ns > core->config.hold_min_ns ? twice_ns : core->config.hold_min_ns;
+    return once_ns > core->config.hold_min_ns ? once_ns : core->config.hold_min_ns;
 }
 
 static void learn(uint32_t *time_us, uint64_t ns)

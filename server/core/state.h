@@ -169,24 +169,6 @@ struct device {
     uint64_t advice; /* what was last explained without being done */
 };
 
-#define RESERVE_BINS 64
-#define RESERVE_CONTEXTS 8
-#define RESERVE_PAST 64
-
-/* See reserve.c. */
-struct reserve {
-    uint64_t tick_ns;                   /* length of a tick; 0: nothing known yet */
-    uint64_t tick_age_ns, tick_work_ns; /* of the running tick: device time that arrived */
-    uint64_t ticks, counted;            /* all of them; those whose rise is counted */
-    uint64_t base_milli;                /* demand of late, devices x 1000 */
-    uint64_t work_milli;                /* of all counted ticks, device-ticks x 1000 */
-    struct reserve_past {
-        uint64_t base_milli, demand_milli;
-    } past[RESERVE_PAST]; /* a ring */
-    uint32_t rises[RESERVE_CONTEXTS][RESERVE_BINS];
-    uint32_t level[RESERVE_CONTEXTS]; /* bins */
-};
-
 struct endpoint {
     struct core_endpoint_spec spec;
     uint32_t slot;
@@ -195,18 +177,19 @@ struct endpoint {
     bool removing;
     uint64_t service_ns[CORE_KINDS_MAX][CORE_BATCH_SIZES];
     uint64_t rate_fast_milli, rate_slow_milli; /* requests per second x 1000 */
-    uint64_t observed_ns;                      /* device time a request took, from samples: ... */
-    uint64_t arrivals_average,
-        busy_average; /* ... requests per second x 10^6, device ns per second */
+    uint64_t observed_ns;                      /* device time a request took, from samples */
     uint64_t sampled_ns;
     uint64_t demand_milli;
     uint32_t needed;
     uint64_t lower_until_ns; /* fewer are needed then; NEVER_NS: demand is not that low */
+    uint32_t lower_peak;     /* the most that were needed since that wait began */
+    uint64_t seen_arrivals, seen_busy_ns; /* what observed_ns is taken from */
+    /* As of its last sample, and what of it its fleet has counted. */
+    uint64_t queue_length, running_milli, arrived, late_ns;
+    uint64_t told_fast_milli, told_queue_milli, told_running_milli;
     uint64_t danger_until_ns;
     uint32_t danger_needed;
     uint64_t projected_wait_ns;
-    uint64_t waiting_milli; /* device time that its queue needs, in SLOs x 1000 */
-    struct reserve reserve;
     /* Kept by instance.c: instances PLACING or READY anywhere; of them, those on a device whose
      * holder lets them not serve; and READY ones that serve. */
     uint32_t placed, resting, ready;
@@ -228,6 +211,50 @@ struct endpoint {
     bool lacking;
     uint32_t spare, excess;
     uint64_t counted_milli;
+};
+
+/* Rises of demand within the time that a device takes to come, by the load before: see reserve.c.
+ */
+#define RESERVE_BINS 40
+#define RESERVE_CONTEXTS 6
+#define RESERVE_RING 64 /* more than the lead has ticks */
+
+struct reserve {
+    uint64_t lead_ns, tick_ns, next_ns;
+    uint32_t bin_milli; /* 0: nothing begun */
+    uint32_t counts[RESERVE_CONTEXTS][RESERVE_BINS];
+    uint64_t ticks, work_us; /* seen: time steps, and device time that was asked for in them */
+    uint32_t keeps_milli[RESERVE_CONTEXTS], takes_milli[RESERVE_CONTEXTS]; /* the result */
+    uint32_t assumed; /* of the counts of the largest rises */
+    struct {
+        uint32_t base_milli, context;
+    } ring[RESERVE_RING];
+    int64_t balance_us; /* work begun less the work that would pay for what was late */
+    int32_t ease;       /* follows from it: 256 doubles what history allows */
+};
+
+struct core_need {
+    uint32_t high, low; /* above the first more are asked for, under the second fewer do */
+};
+
+/* Endpoints that can share devices, directly or through others. */
+struct fleet {
+    bool used;
+    uint32_t kinds_mask;
+    uint64_t slo_ns;     /* the tightest */
+    uint32_t budget_ppm; /* of the work that may be late: the least of theirs, and the knob */
+    uint32_t bearer;     /* slot of the endpoint that asks for all */
+    uint64_t fast_milli, queue_milli, running_milli; /* of all its endpoints */
+    uint64_t
+        busy_milli; /* what runs, over the time that a device takes to come when that is long */
+    uint64_t base_milli, begun_ns, fed_ns; /* demand over the slow window, as of then */
+    uint64_t backlog_us;                   /* of a queue that all usable devices would serve */
+    uint64_t lead_ns, give_ns, led_ns;     /* of its leases' rungs, as of led_ns */
+    uint64_t moves_hour;                   /* hand-overs that they agreed to, all together */
+    uint64_t tokens_milli;                 /* of these, what may be used now */
+    bool lends;                            /* there are leases that must be asked */
+    struct core_need need;                 /* of all, as of fed_ns */
+    struct reserve reserve;
 };
 
 /* Devices of one kind and team. */
@@ -440,10 +467,8 @@ struct core {
     uint64_t nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or of forgotten ones */
     uint64_t handovers[CORE_RUNG_COUNT];
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
-    uint64_t lead_take_ns, lead_give_ns; /* what a device takes to come and go: average of leases */
-    uint64_t pace_ns; /* serving keeps a device so long, so that the stops of the hour last */
-    uint64_t lead_due_ns;
     uint64_t handover_cost_ns;             /* average of the last ones; UINT64_MAX never */
+    struct fleet fleets[CORE_KINDS_MAX];   /* by the lowest of its kinds */
     uint64_t demand_milli, lease_minimums; /* of all endpoints, of all leases that count */
     uint32_t scale_wanted, scale_have;
     bool scale_told;
@@ -609,23 +634,48 @@ void core_instances_overdue(struct core *core, struct device *device);
 void core_instance_forget(struct device *device, const struct endpoint *endpoint);
 void core_instance_event(struct core *core, const struct core_event *event);
 
-/* ---- reserve.c ---- */
-/* Device time of the requests that arrived in the interval up to now. */
-void core_reserve_feed(struct core *core, struct endpoint *endpoint, uint64_t work_ns,
-                       uint64_t interval_ns);
-bool core_reserve_is_known(const struct core *core, const struct endpoint *endpoint);
-uint64_t core_reserve_target_milli(const struct endpoint *endpoint); /* demand and reserve */
-
 /* ---- demand.c ---- */
 void core_demand_event(struct core *core, const struct core_event *event);
-void core_demand_refresh(struct core *core);                      /* what time alone changes */
-void core_burst_follow(struct core *core, struct device *device); /* at the end of a step */
+void core_demand_refresh(struct core *core); /* what time alone changes */
 uint64_t core_endpoint_due_ns(const struct core *core, const struct endpoint *endpoint);
-uint64_t core_endpoint_batch_ns(const struct endpoint *endpoint); /* of one request alone */
+uint64_t core_endpoint_batch_ns(const struct endpoint *endpoint);   /* of one request alone */
+uint64_t core_endpoint_request_ns(const struct endpoint *endpoint); /* of one in a good batch */
+
+/* ---- burst.c ---- */
+void core_device_sampled(struct core *core, const struct core_event *event);
+void core_device_refresh(struct core *core, struct device *device);
+void core_burst_follow(struct core *core, struct device *device); /* at the end of a step */
 bool core_device_hot(const struct core *core, const struct device *device);  /* long enough */
 bool core_device_cool(const struct core *core, const struct device *device); /* long enough */
-uint64_t core_hold_ns(const struct core *core);
 struct endpoint *core_device_busiest(const struct core *core, const struct device *device);
+
+/* ---- fleet.c ---- */
+void core_fleets_form(struct core *core); /* endpoints came, went or changed */
+void core_fleet_feed(struct core *core, struct endpoint *endpoint); /* its figures changed */
+struct core_need core_fleet_need(const struct core *core, const struct endpoint *endpoint);
+/* The one that asks for what all of the endpoint's fleet need; NULL: none is left. */
+struct endpoint *core_fleet_bearer(const struct core *core, const struct endpoint *endpoint);
+/* When what its bearer asks for is to be worked out again without news. */
+uint64_t core_fleet_due_ns(const struct core *core, const struct endpoint *endpoint);
+uint64_t core_fleet_hold_ns(const struct core *core, const struct endpoint *endpoint);
+/* It needs so many devices fewer: each will be taken back once. */
+void core_fleet_spend(struct core *core, const struct endpoint *endpoint, uint32_t devices);
+uint64_t core_hold_ns(const struct core *core);
+
+/* ---- reserve.c ---- */
+struct core_load {
+    uint64_t now_ns, lead_ns;
+    uint64_t demand_milli, base_milli; /* over the fast window, over the slow one */
+    uint32_t devices;                  /* in all */
+    uint32_t budget_ppm;               /* of the work that may be late */
+};
+void core_reserve_follow(struct reserve *reserve, const struct core_load *load);
+/* Work begun, and how much of it late for want of a device that was lent. */
+void core_reserve_judge(struct reserve *reserve, const struct core_load *load, uint64_t work_us,
+                        uint64_t late_us);
+/* For want of history a device is kept; what is assumed takes none from a lease. */
+uint32_t core_reserve_keeps_milli(const struct reserve *reserve, const struct core_load *load);
+uint32_t core_reserve_takes_milli(const struct reserve *reserve, const struct core_load *load);
 
 /* ---- lease.c ---- */
 void core_lease_event(struct core *core, const struct core_event *event);

@@ -261,6 +261,7 @@ static const struct record_field settings[] = {
     SETTING(store_epoch, NUMBER),
     SETTING(generation, NUMBER),
     SETTING(mode, MODE),
+    SETTING(late_budget_ppm, NUMBER),
     SETTING(demand_fast_ns, SPAN),
     SETTING(demand_slow_ns, SPAN),
     SETTING(load_high_permille, NUMBER),

@@ -8,7 +8,10 @@
 
 static int setup(void **state)
 {
-    struct rig *rig = rig_create(NULL);
+    struct core_config config;
+    core_config_init(&config);
+    config.late_budget_ppm = 1000000; /* all may be late: no reserve, only the load itself asks */
+    struct rig *rig = rig_create(&config);
     for (uint64_t device = 1; device <= DEVICES; device++) {
         rig_device(rig, device);
     }
@@ -16,7 +19,6 @@ static int setup(void **state)
     rig_send(rig, (struct core_event){.kind = CORE_EVENT_ENDPOINT_ADDED,
                                       .endpoint_spec = {.endpoint = 1,
                                                         .slo_ns = MS(20),
-                                                        .target_permille = 990,
                                                         .devices_max = DEVICES,
                                                         .kinds_mask = 1}});
     rig_send(rig, (struct core_event){.kind = CORE_EVENT_ENDPOINT_SERVICE,
@@ -54,7 +56,12 @@ static uint64_t device_of(const struct rig *rig, uint64_t lease)
 static void load(struct rig *rig, uint32_t devices, uint64_t span_ns)
 {
     for (uint64_t passed = 0; passed < span_ns; passed += MS(100)) {
-        rig_load(rig, 1, MS(100), (uint32_t)(devices * 24 * 75 / 100));
+        uint32_t arrivals = devices * 24 * 75 / 100;
+        rig_send(rig, (struct core_event){.kind = CORE_EVENT_ENDPOINT_SAMPLE,
+                                          .endpoint_sample = {.endpoint = 1,
+                                                              .interval_ns = MS(100),
+                                                              .arrivals = arrivals,
+                                                              .busy_ns = devices * MS(90)}});
         if (rig_endpoint_view(rig, 1).instances_ready < devices) {
             rig_danger(rig, 1, MS(19));
         }
