@@ -229,7 +229,7 @@ test-long:
 # bench [ONLY="name …"] [BENCH=arguments]: figures into docs/benchmarks.md and build/bench.json.
 BENCH_TOOLS := $(OUT)/tests/bench/onnx_direct $(OUT)/tests/bench/closed \
                $(OUT)/tests/bench/replay $(OUT)/tests/bench/echo $(OUT)/tests/bench/peer/peer \
-               $(OUT)/tests/bench/dominance $(OUT)/tests/bench/core_event
+               $(OUT)/tests/bench/dominance $(OUT)/tests/bench/core_event $(OUT)/tests/bench/studies
 bench: all $(BENCH_TOOLS)
 	TIDEPOOL_BUILD=$(abspath $(OUT)) $(VENV)/bin/python tests/bench/run.py \
 	    --out $(BUILD)/bench.json $(if $(ONLY),--only $(ONLY)) $(BENCH)
@@ -255,7 +255,8 @@ $(OUT)/tests/bench/closed: $(call objects,tests/bench/closed.c) $(CLIENT_LIBS)
 	@mkdir -p $(@D)
 	$(link)
 # The scheduler beside other policies on one trace, in virtual time.
-$(OUT)/tests/bench/dominance: $(call objects,tests/bench/dominance.c) $(call libs_of,simulator)
+$(foreach t,dominance studies,$(eval $(OUT)/tests/bench/$t: $(call objects,tests/bench/$t.c) $(call libs_of,simulator)))
+$(OUT)/tests/bench/dominance $(OUT)/tests/bench/studies:
 	@mkdir -p $(@D)
 	$(link)
 # What an event costs the core.

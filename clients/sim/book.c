@@ -161,6 +161,14 @@ static void result_accounts(struct engine *engine, const struct training *traini
     result->account_s[CORE_ACCOUNT_LOST] += training->lost_s;
 }
 
+static void jobs_tell(const struct engine *engine)
+{
+    const struct sim_observer *observer = &engine->setup->observer;
+    for (uint32_t i = 0; i < engine->next_job && observer->job != NULL; i++) {
+        observer->job(observer->context, i, engine->jobs[i].granted_ns, engine->jobs[i].ended_ns);
+    }
+}
+
 void book_result(struct engine *engine, struct sim_result *result)
 {
     const struct sim_setup *setup = engine->setup;
@@ -184,8 +192,10 @@ void book_result(struct engine *engine, struct sim_result *result)
     result->effective_training_fraction = share(training.kept_s, training.held_s);
     result->job_completion_mean_s = share(training.completion_s, (double)result->jobs_finished);
     result_waits(engine, result);
+    jobs_tell(engine);
     result_accounts(engine, &training, result);
     result->faults = engine->faults + engine->crashes;
+    result->reclaims = engine->reclaims;
     result->ledger_balanced = balanced(engine, &training);
     result->events = engine->events;
 }

@@ -216,6 +216,8 @@ static void leave_or_stop(struct engine *engine, uint32_t number, const struct s
     job->going++;
     if (rung->loses) {
         job_lose(engine, device->job);
+    } else if (rung->rung == CORE_RUNG_NOTICE) {
+        job_keep(engine, device->job); /* that is what the time is for */
     }
     phase_move(engine, number, ENGINE_TAKING);
     if (rung->rung == CORE_RUNG_NOTICE || rung->rung == CORE_RUNG_KILL ||
@@ -305,31 +307,92 @@ void device_unsliced(struct engine *engine, uint32_t number, uint64_t version)
 
 /* ---- loss and repair ---- */
 
-void device_lose(struct engine *engine, uint32_t number)
+/* A job of its own processes breaks whole; in process the others go on. */
+static void job_broken(struct engine *engine, uint32_t number, bool in_process)
+{
+    const struct job *job = &engine->jobs[number];
+    if (!in_process || job->held - job->going < engine->setup->jobs[number].devices_min) {
+        job_disband(engine, number);
+    }
+}
+
+static void lost_noticed(struct engine *engine, uint32_t number)
+{
+    struct device *device = &engine->devices[number];
+    if (device->hung != NONE) {
+        uint32_t job = device->hung;
+        device->hung = NONE;
+        job_hang(engine, job, false);
+        job_broken(engine, job, device->shared);
+    }
+    engine_tell(engine, NOTICE_MOVED, number, ENGINE_LOST, 0);
+    pool_schedule(engine);
+}
+
+static void lose(struct engine *engine, uint32_t number, uint64_t detect_ns, uint64_t away_ns)
 {
     struct device *device = &engine->devices[number];
     serve_abort(engine, number);
     if (device->job != NONE) {
-        uint32_t job = device->job;
-        uint32_t devices_min = engine->setup->jobs[job].devices_min;
-        job_lose(engine, job);
+        device->hung = device->job;
+        job_lose(engine, device->job);
         job_leave(engine, number);
-        /* A job of its own processes breaks whole; in process the others go on. */
-        if (!device->shared || engine->jobs[job].held - engine->jobs[job].going < devices_min) {
-            job_disband(engine, job);
-        }
+        job_hang(engine, device->hung, true);
     }
     phase_move(engine, number, ENGINE_LOST);
-    engine->faults++;
-    engine_tell(engine, NOTICE_MOVED, number, ENGINE_LOST, 0);
-    engine_add(engine, engine->now_ns + engine->setup->faults.device_repair_ns, MOMENT_REPAIR,
-               number, 0);
-    pool_schedule(engine);
+    engine_add(engine, engine->now_ns + detect_ns + away_ns, MOMENT_REPAIR, number, 0);
+    if (detect_ns == 0) {
+        lost_noticed(engine, number);
+    } else {
+        engine_add(engine, engine->now_ns + detect_ns, MOMENT_DETECTED, number, 0);
+    }
+}
+
+void device_lose(struct engine *engine, uint32_t number, uint64_t loss)
+{
+    const struct sim_faults *faults = &engine->setup->faults;
+    const struct device *device = &engine->devices[number];
+    if (device->phase != ENGINE_LOST && loss + 1 == device->losses) {
+        engine->faults++;
+        lose(engine, number, faults->detect_ns, faults->device_repair_ns);
+    }
+}
+
+void device_detected(struct engine *engine, uint32_t number)
+{
+    lost_noticed(engine, number);
 }
 
 void device_repair(struct engine *engine, uint32_t number)
 {
+    engine->devices[number].wanted = false;
     phase_move(engine, number, ENGINE_SERVING);
     faults_loss_next(engine, number);
     moved(engine, number);
+}
+
+/* ---- providers ---- */
+
+/* A device that is away, or wanted already, is not asked for again. */
+void device_wanted(struct engine *engine, uint32_t number)
+{
+    struct device *device = &engine->devices[number];
+    uint64_t by_ns = engine->now_ns + engine->setup->faults.reclaim_notice_ns;
+    if (device->phase != ENGINE_LOST && !device->wanted) {
+        device->wanted = true;
+        engine_tell(engine, NOTICE_WANTED, number, 0, by_ns);
+        engine_add(engine, by_ns, MOMENT_RECLAIM, number, 0);
+    }
+    faults_wish_next(engine);
+}
+
+/* It is gone at once, whoever has it: that is seen. One that broke before, and was replaced, stays.
+ */
+void device_reclaim(struct engine *engine, uint32_t number)
+{
+    const struct device *device = &engine->devices[number];
+    if (device->wanted && device->phase != ENGINE_LOST) {
+        engine->reclaims++;
+        lose(engine, number, 0, engine->setup->faults.reclaim_away_ns);
+    }
 }

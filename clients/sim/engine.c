@@ -64,6 +64,7 @@ static void tables_fill(struct engine *engine)
         engine->devices[i] = (struct device){.phase = ENGINE_SERVING,
                                              .request = NONE,
                                              .job = NONE,
+                                             .hung = NONE,
                                              .before = NONE,
                                              .after = NONE,
                                              .account = CORE_ACCOUNT_RESERVE};
@@ -159,7 +160,16 @@ static void moment_happens(struct engine *engine, const struct moment *moment)
         wake(engine, moment->detail);
         break;
     case MOMENT_LOSS:
-        device_lose(engine, moment->object);
+        device_lose(engine, moment->object, moment->detail);
+        break;
+    case MOMENT_DETECTED:
+        device_detected(engine, moment->object);
+        break;
+    case MOMENT_WANTED:
+        device_wanted(engine, moment->object);
+        break;
+    case MOMENT_RECLAIM:
+        device_reclaim(engine, moment->object);
         break;
     case MOMENT_REPAIR:
         device_repair(engine, moment->object);
@@ -219,6 +229,8 @@ static void notice_deliver(struct engine *engine, const struct notice *notice)
         class->serve_ended(engine->policy, notice->object, notice->detail, notice->amount_ns);
     } else if (notice->kind == NOTICE_MOVED && class->moved != NULL) {
         class->moved(engine->policy, notice->object, (enum engine_phase)notice->detail);
+    } else if (notice->kind == NOTICE_WANTED && class->wanted != NULL) {
+        class->wanted(engine->policy, notice->object, notice->amount_ns);
     } else if (notice->kind == NOTICE_JOB_SUBMITTED && class->job_submitted != NULL) {
         class->job_submitted(engine->policy, notice->object);
     } else if (notice->kind == NOTICE_JOB_ENDED && class->job_ended != NULL) {

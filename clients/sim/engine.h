@@ -61,6 +61,7 @@ struct sim_job {
     uint32_t kinds_mask;                    /* kinds of device it may use */
     uint32_t kind_permille[CORE_KINDS_MAX]; /* speed on a kind; 0 counts as 1000 */
     uint64_t memory_bytes;                  /* on each device */
+    enum core_work work;                    /* as a policy may know it */
     /* Speed on i + 1 devices, thousandths of one device; all 0: linear. Beyond the table the last
      * one holds. */
     uint32_t speed_permille[ENGINE_SPEEDS_MAX];
@@ -81,6 +82,10 @@ struct sim_rung {
 struct sim_faults {
     uint64_t device_mtbf_ns;    /* mean time between losses, of one device */
     uint64_t device_repair_ns;  /* a lost device comes back after this */
+    uint64_t detect_ns;         /* after a loss: until then its job hangs and nobody knows */
+    uint64_t reclaim_every_ns;  /* mean time between devices that their provider takes back ... */
+    uint64_t reclaim_notice_ns; /* ... which it says so long before ... */
+    uint64_t reclaim_away_ns;   /* ... and brings back after this */
     uint32_t slow_permille;     /* share of devices that are slow ... */
     uint32_t slow_factor_milli; /* ... by this factor, in serving and training; >= 1000 */
     uint32_t late_permille;     /* share of answers that come late ... */
@@ -98,6 +103,9 @@ struct sim_observer {
                  uint64_t to_ns);
     void (*request)(void *context, const struct sim_request *request, uint64_t start_ns);
     void (*handover)(void *context, uint32_t device, bool to_training, uint64_t at_ns);
+    /* At the end, of each job that was submitted: its first grant, its end; ENGINE_NEVER_NS: not.
+     */
+    void (*job)(void *context, uint32_t job, uint64_t granted_ns, uint64_t ended_ns);
 };
 
 struct sim_setup {
@@ -108,7 +116,9 @@ struct sim_setup {
     const struct sim_job *jobs;
     size_t job_count;
     uint32_t device_count;
-    const struct sim_device *devices;       /* [device_count], or NULL: all of kind 0, no limit */
+    const struct sim_device *devices;   /* [device_count], or NULL: all of kind 0, no limit */
+    const struct core_kind_spec *kinds; /* [kind_count]: what a policy may know of them */
+    uint32_t kind_count;
     struct sim_rung rungs[CORE_RUNG_COUNT]; /* the ways there are, cheapest first */
     size_t rung_count;
     uint64_t slo_ns;
@@ -139,6 +149,7 @@ struct sim_result {
     uint64_t jobs_finished;
     double account_s[CORE_ACCOUNT_COUNT]; /* device time; adds up to devices x time */
     uint64_t faults;                      /* devices lost and controllers crashed */
+    uint64_t reclaims;                    /* devices that their provider took back */
     bool ledger_balanced; /* the engine's books, and the policy's own where it keeps any */
     uint64_t events;
     double wall_s;

@@ -5,7 +5,16 @@
 #include "clients/sim/state.h"
 
 /* Streams of draws; devices have one each from STREAM_DEVICES on. */
-enum { STREAM_SLOW = 1, STREAM_CRASH, STREAM_LOSS, STREAM_LATE, STREAM_LATE_BY, STREAM_LOST };
+enum {
+    STREAM_SLOW = 1,
+    STREAM_CRASH,
+    STREAM_LOSS,
+    STREAM_LATE,
+    STREAM_LATE_BY,
+    STREAM_LOST,
+    STREAM_WISH,
+    STREAM_WISHED
+};
 
 static uint64_t mix(uint64_t z)
 {
@@ -53,9 +62,9 @@ void faults_loss_next(struct engine *engine, uint32_t number)
 {
     uint64_t mean_ns = engine->setup->faults.device_mtbf_ns;
     if (mean_ns != 0) {
-        uint64_t gap_ns =
-            draw_gap_ns(engine, STREAM_LOSS, number, engine->devices[number].losses++, mean_ns);
-        engine_add(engine, engine->now_ns + gap_ns, MOMENT_LOSS, number, 0);
+        uint32_t loss = engine->devices[number].losses++;
+        uint64_t gap_ns = draw_gap_ns(engine, STREAM_LOSS, number, loss, mean_ns);
+        engine_add(engine, engine->now_ns + gap_ns, MOMENT_LOSS, number, loss);
     }
 }
 
@@ -68,6 +77,17 @@ void faults_crash_next(struct engine *engine)
     }
 }
 
+void faults_wish_next(struct engine *engine)
+{
+    uint64_t mean_ns = engine->setup->faults.reclaim_every_ns;
+    if (mean_ns != 0) {
+        uint64_t wish = engine->wishes++;
+        uint64_t gap_ns = draw_gap_ns(engine, STREAM_WISH, 0, wish, mean_ns);
+        uint64_t device = draw(engine, STREAM_WISHED, 0, wish) % engine->setup->device_count;
+        engine_add(engine, engine->now_ns + gap_ns, MOMENT_WANTED, (uint32_t)device, 0);
+    }
+}
+
 void faults_begin(struct engine *engine)
 {
     const struct sim_faults *faults = &engine->setup->faults;
@@ -77,4 +97,5 @@ void faults_begin(struct engine *engine)
         faults_loss_next(engine, i);
     }
     faults_crash_next(engine);
+    faults_wish_next(engine);
 }

@@ -74,6 +74,13 @@ void job_lose(struct engine *engine, uint32_t number)
     job->restore = spec_of(engine, number)->checkpoint_ns > 0;
 }
 
+void job_keep(struct engine *engine, uint32_t number)
+{
+    struct job *job = &engine->jobs[number];
+    job_advance(engine, job);
+    job->provisional_ns = job->progress_provisional_ns = job->run_ns = 0;
+}
+
 static void end_plan(struct engine *engine, uint32_t number)
 {
     const struct sim_job *spec = spec_of(engine, number);
@@ -112,7 +119,7 @@ static void job_refresh(struct engine *engine, uint32_t number)
     struct job *job = &engine->jobs[number];
     bool ran = job->runs;
     job_advance(engine, job);
-    job->runs = !job->leaving && job->away == 0 && job->present > 0 &&
+    job->runs = !job->leaving && job->hangs == 0 && job->away == 0 && job->present > 0 &&
                 job->present >= spec_of(engine, number)->devices_min;
     for (uint32_t i = job->first; i != NONE && job->runs != ran; i = engine->devices[i].after) {
         active_set(engine, number, i, device_trains(engine, i));
@@ -203,6 +210,14 @@ void job_leave(struct engine *engine, uint32_t device)
     end_plan(engine, number);
 }
 
+/* One of its processes is gone, and the others wait for it. */
+void job_hang(struct engine *engine, uint32_t number, bool hangs)
+{
+    engine->jobs[number].hangs += hangs ? 1 : UINT32_MAX;
+    job_refresh(engine, number);
+    end_plan(engine, number);
+}
+
 /* The devices of the engine's own queue come back by themselves, others are the policy's to take.
  */
 void job_disband(struct engine *engine, uint32_t number)
@@ -267,7 +282,8 @@ void pool_schedule(struct engine *engine)
 {
     while (engine->pool.count > 0) {
         uint32_t number = bits_first(&engine->waiting);
-        if (number == BITS_NONE || engine->pool.count < spec_of(engine, number)->devices_min ||
+        if (number == BITS_NONE || engine->jobs[number].hangs > 0 ||
+            engine->pool.count < spec_of(engine, number)->devices_min ||
             !pool_start(engine, number)) {
             return;
         }

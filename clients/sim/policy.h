@@ -45,6 +45,8 @@ struct policy_class {
     /* The device reached a phase by itself: SERVING (taken, repaired, left by its job), GIVING
      * (drained), TRAINING (given), LOST. */
     void (*moved)(struct policy *policy, uint32_t device, enum engine_phase phase);
+    /* Its provider takes the device back by then: it will be LOST. */
+    void (*wanted)(struct policy *policy, uint32_t device, uint64_t by_ns);
     void (*job_submitted)(struct policy *policy, uint32_t job);
     void (*job_ended)(struct policy *policy, uint32_t job); /* finished: its devices are SERVING */
     /* The controller died: it keeps nothing that it did not commit, and is called again only by

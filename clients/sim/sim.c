@@ -24,6 +24,8 @@ void sim_options_init(struct sim_options *options)
                                     .rate_scale = 1,
                                     .checkpoint_s = 600,
                                     .device_repair_s = 600,
+                                    .reclaim_notice_s = 120,
+                                    .reclaim_away_s = 600,
                                     .slow_factor = 1.5,
                                     .late_by_s = 5,
                                     .crash_down_s = 5};
@@ -109,6 +111,10 @@ static void setup_faults(const struct sim_options *options, struct sim_faults *f
     *faults = (struct sim_faults){
         .device_mtbf_ns = ns_of(options->device_mtbf_h * 3600),
         .device_repair_ns = ns_of(options->device_repair_s),
+        .detect_ns = ns_of(options->detect_s),
+        .reclaim_every_ns = options->reclaims_per_h > 0 ? ns_of(3600 / options->reclaims_per_h) : 0,
+        .reclaim_notice_ns = ns_of(options->reclaim_notice_s),
+        .reclaim_away_ns = ns_of(options->reclaim_away_s),
         .slow_permille = (uint32_t)(options->slow_share * 1000 + 0.5),
         .slow_factor_milli = (uint32_t)(options->slow_factor * 1000 + 0.5),
         .late_permille = (uint32_t)(options->late_share * 1000 + 0.5),

@@ -38,7 +38,8 @@ struct sim_options {
     int64_t workload; /* of elastic jobs */
     bool find_devices;
     /* Faults. */
-    double device_mtbf_h, device_repair_s;
+    double device_mtbf_h, device_repair_s, detect_s;
+    double reclaims_per_h, reclaim_notice_s, reclaim_away_s;
     double slow_share, slow_factor;
     double late_share, late_by_s, lost_share;
     double crash_every_h, crash_down_s;

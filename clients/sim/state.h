@@ -21,7 +21,10 @@ enum moment_kind {
     MOMENT_JOB_END,  /* a job has done its work */
     MOMENT_WAKE,     /* the policy's */
     MOMENT_LOSS,     /* a device breaks */
+    MOMENT_DETECTED, /* a device: its loss is noticed */
     MOMENT_REPAIR,   /* a device comes back */
+    MOMENT_WANTED,   /* a device: its provider wants it back */
+    MOMENT_RECLAIM,  /* a device: its provider takes it back */
     MOMENT_CRASH,    /* of the controller */
     MOMENT_RESTART,  /* of the controller */
 };
@@ -42,6 +45,8 @@ struct device {
     bool trains;                  /* counted in the job's active */
     const struct sim_rung *rung;  /* of the last take */
     uint32_t takes, losses, told; /* so far; number the draws of faults */
+    uint32_t hung;                /* the job that hangs since the device was lost, or NONE */
+    bool wanted;                  /* by its provider */
     uint64_t moved_ns;
     uint32_t slow_milli; /* 1000: as fast as its kind */
     enum core_account account;
@@ -62,6 +67,7 @@ struct job {
     uint32_t present;          /* of those, in TRAINING */
     uint32_t away;             /* of those, stopped in place */
     uint32_t going;            /* of those, being taken for good */
+    uint32_t hangs;            /* on so many lost devices that nobody has noticed yet */
     bool leaving;              /* gives up all its devices, then waits again */
     bool runs;                 /* trains on those that are free for it */
     uint32_t active;           /* devices on which it trains right now */
@@ -87,6 +93,7 @@ enum notice_kind {
     NOTICE_SERVE_BEGAN,
     NOTICE_SERVE_ENDED,
     NOTICE_MOVED,
+    NOTICE_WANTED,
     NOTICE_JOB_SUBMITTED,
     NOTICE_JOB_ENDED,
 };
@@ -132,7 +139,8 @@ struct engine {
 
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
     uint64_t service_ns, late_service_ns, late_requests;
-    uint64_t slices, handovers, faults, crashes, events;
+    uint64_t slices, handovers, faults, crashes, reclaims, events;
+    uint64_t wishes; /* of providers; numbers their draws */
 };
 
 /* ---- engine.c ---- */
@@ -155,7 +163,10 @@ void device_shifted(struct engine *engine, uint32_t number, uint64_t version);
 void device_unsliced(struct engine *engine, uint32_t number, uint64_t version);
 void device_slice_over(struct engine *engine, uint32_t number);
 void device_drained(struct engine *engine, uint32_t number);
-void device_lose(struct engine *engine, uint32_t number);
+void device_lose(struct engine *engine, uint32_t number, uint64_t loss);
+void device_detected(struct engine *engine, uint32_t number);
+void device_wanted(struct engine *engine, uint32_t number);
+void device_reclaim(struct engine *engine, uint32_t number);
 void device_repair(struct engine *engine, uint32_t number);
 void device_start(struct engine *engine, uint32_t number, uint32_t job); /* one of the pool's */
 void device_free(struct engine *engine, uint32_t number); /* its job has no more use for it */
@@ -169,8 +180,10 @@ void job_update(struct engine *engine, uint32_t device);
 void job_join(struct engine *engine, uint32_t number, uint32_t device);
 void job_leave(struct engine *engine, uint32_t device);
 void job_lose(struct engine *engine, uint32_t number); /* what is not checkpointed */
+void job_keep(struct engine *engine, uint32_t number); /* it saves a checkpoint now */
 void job_ended(struct engine *engine, uint32_t number, uint64_t version);
 void job_disband(struct engine *engine, uint32_t number); /* it gives up all its devices */
+void job_hang(struct engine *engine, uint32_t number, bool hangs);
 bool job_wants(const struct engine *engine, uint32_t number, uint32_t device);
 void pool_schedule(struct engine *engine);
 bool device_trains(const struct engine *engine, uint32_t number); /* right now */
@@ -184,5 +197,6 @@ void book_result(struct engine *engine, struct sim_result *ret_result);
 void faults_begin(struct engine *engine);
 void faults_loss_next(struct engine *engine, uint32_t number);
 void faults_crash_next(struct engine *engine);
+void faults_wish_next(struct engine *engine);
 
 #endif

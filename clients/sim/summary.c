@@ -68,6 +68,7 @@ static json_t *outcome_json(const struct sim_outcome *outcome)
     set(object, "requests", json_integer((json_int_t)result->requests));
     set(object, "jobs_finished", json_integer((json_int_t)result->jobs_finished));
     set(object, "faults", json_integer((json_int_t)result->faults));
+    set(object, "reclaims", json_integer((json_int_t)result->reclaims));
     set(object, "ledger_balanced", json_boolean(result->ledger_balanced));
     set(object, "events", json_integer((json_int_t)result->events));
     set(object, "account_s", accounts_json(result));

@@ -18,6 +18,8 @@ static const struct policy_parameter parameters[PARAMETER_COUNT] = {
                                   "bound of a job's stops by freeze, pause, swap; 0: none"},
     [PARAMETER_STOPPED_CAP_S] = {"stopped_cap_s", 1, 1e6, 1e6,
                                  "longest that a job may be stopped in place"},
+    [PARAMETER_KIND_SPEEDS] = {"kind_speeds", 0, 1, 1,
+                               "whether it is told how fast kinds of device are; 0: not"},
 };
 
 uint64_t tidepool_cookie(const struct tidepool *policy, enum tidepool_cookie kind, uint64_t number)
@@ -267,6 +269,11 @@ static void on_moved(struct policy *base, uint32_t device, enum engine_phase pha
     tidepool_moved((struct tidepool *)base, device, phase);
 }
 
+static void on_wanted(struct policy *base, uint32_t device, uint64_t by_ns)
+{
+    tidepool_tell_wanted((struct tidepool *)base, device, by_ns);
+}
+
 static void on_job_submitted(struct policy *base, uint32_t job)
 {
     tidepool_tell_job((struct tidepool *)base, job);
@@ -431,6 +438,7 @@ const struct policy_class policy_tidepool = {
     .serve_began = on_serve_began,
     .serve_ended = on_serve_ended,
     .moved = on_moved,
+    .wanted = on_wanted,
     .job_submitted = on_job_submitted,
     .job_ended = on_job_ended,
     .crashed = on_crashed,

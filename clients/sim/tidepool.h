@@ -12,6 +12,7 @@ enum tidepool_parameter {
     PARAMETER_REVOKES_PER_HOUR,
     PARAMETER_STOPS_PER_HOUR,
     PARAMETER_STOPPED_CAP_S,
+    PARAMETER_KIND_SPEEDS,
     PARAMETER_COUNT,
 };
 
@@ -96,6 +97,7 @@ void tidepool_tick_begin(struct tidepool *policy);
 bool tidepool_rung_stops(enum core_rung rung); /* in place */
 void tidepool_apply(struct tidepool *policy, const struct core_action *action);
 void tidepool_moved(struct tidepool *policy, uint32_t device, enum engine_phase phase);
+void tidepool_tell_wanted(struct tidepool *policy, uint32_t device, uint64_t by_ns);
 void tidepool_served(struct tidepool *policy, uint32_t device, uint32_t endpoint);
 void tidepool_cleaned(struct tidepool *policy, uint32_t device);
 

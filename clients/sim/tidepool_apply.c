@@ -206,12 +206,14 @@ static void trains(struct tidepool *policy, uint32_t number)
     tidepool_progress_begin(policy, engine_job_of(policy->engine, number));
 }
 
-/* Its job has left it without being asked: it broke elsewhere, or a crash hid the asking. */
+/* Its job has left it without being asked: it broke elsewhere, or a crash hid the asking. Of a job
+ * that is over the core hears next, of all its devices at once. */
 static void left_alone(struct tidepool *policy, uint32_t number)
 {
     struct core_device_view view;
     if (core_device_find(policy->core, number + 1, &view) && view.lease != 0 &&
-        view.hold == CORE_HOLD_HELD) {
+        view.hold == CORE_HOLD_HELD &&
+        !engine_job_is_over(policy->engine, (uint32_t)view.lease - 1)) {
         tidepool_feed(policy,
                       (struct core_event){.kind = CORE_EVENT_LEASE_RELEASED,
                                           .lease_released = {.lease = view.lease,
@@ -250,6 +252,15 @@ static void lost(struct tidepool *policy, uint32_t number)
                                               .device = {.device = number + 1}});
 }
 
+/* Its provider wants the device back by then; 0: no more. */
+void tidepool_tell_wanted(struct tidepool *policy, uint32_t number, uint64_t by_ns)
+{
+    tidepool_feed(policy, (struct core_event){
+                              .kind = CORE_EVENT_DEVICE_RECLAIM_BY,
+                              .device_time = {.device = number + 1, .by_ns = by_ns},
+                          });
+}
+
 void tidepool_moved(struct tidepool *policy, uint32_t number, enum engine_phase phase)
 {
     struct tide_device *device = &policy->devices[number];
@@ -261,6 +272,7 @@ void tidepool_moved(struct tidepool *policy, uint32_t number, enum engine_phase 
         lost(policy, number);
     } else if (phase == ENGINE_SERVING && core_device_find(policy->core, number + 1, &view) &&
                view.health == CORE_HEALTH_FAILED) {
+        tidepool_tell_wanted(policy, number, 0); /* another one, or another lease of it */
         tidepool_feed(policy, (struct core_event){.kind = CORE_EVENT_DEVICE_RECOVERED,
                                                   .device = {.device = number + 1}});
     } else if (phase == ENGINE_SERVING) {

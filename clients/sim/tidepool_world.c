@@ -77,6 +77,7 @@ static struct core_lease_spec lease_of(const struct tidepool *policy, uint32_t n
         .team = job->team,
         .kinds_mask = job->kinds_mask,
         .memory_bytes = job->memory_bytes,
+        .work = job->work,
         .preemptible = true,
         .revokes_per_hour = (uint32_t)policy->parameters[PARAMETER_REVOKES_PER_HOUR],
         .stops_per_hour = (uint32_t)policy->parameters[PARAMETER_STOPS_PER_HOUR],
@@ -169,8 +170,19 @@ static void find_jobs(struct tidepool *policy)
     }
 }
 
+static void tell_kinds(struct tidepool *policy)
+{
+    for (uint32_t i = 0; i < policy->setup->kind_count; i++) {
+        tidepool_feed(policy, (struct core_event){.kind = CORE_EVENT_KIND_MEASURED,
+                                                  .kind_measured = policy->setup->kinds[i]});
+    }
+}
+
 void tidepool_tell_world(struct tidepool *policy, bool again)
 {
+    if (policy->parameters[PARAMETER_KIND_SPEEDS] > 0) {
+        tell_kinds(policy);
+    }
     for (uint32_t i = 0; i < policy->setup->device_count; i++) {
         tell_device(policy, i);
     }

@@ -15,6 +15,9 @@ class Goal(NamedTuple):
 HARVEST_TRACES = ["code", "conv", "both", "recon"]
 HARVEST_RUNGS = {"yield": 0.5, "freeze": 1, "pause": 2, "swap": 2, "notice": 1}
 BESIDE_RUNGS = ["yield", "freeze", "pause", "notice"]
+GANG_TRACES = ["code", "conv", "both"]
+GANG_RUNGS = {rung: HARVEST_RUNGS[rung] for rung in BESIDE_RUNGS}
+JOB_STUDIES = ["philly_64", "philly_2000", "pollux_64", "pollux_2000"]
 
 GOALS = {
     "grpc_pipelined_vs_cpp": Goal(4, "more", "ratio", "requests/s against gRPC C++, 64 B, "
@@ -60,6 +63,24 @@ GOALS["core_event_64_us"] = Goal(5, "less", "µs", "core_step of one event at 64
                                  "that costs most")
 GOALS["core_event_64_p99_us"] = Goal(20, "less", "µs", "the same, 99th percentile")
 GOALS["core_event_10000_p99_us"] = Goal(200, "less", "µs", "the same at 10,000 devices and 2,000 leases")
+for _name in JOB_STUDIES:
+    for _what in ("wait", "completion"):
+        for _other in ("fifo", "rigid"):
+            GOALS["jobs_%s_%s_vs_%s" % (_name, _what, _other)] = Goal(
+                1, "less", "ratio", "mean time of jobs to their %s, elastic ÷ %s, jobs %s" % (
+                    "first device" if _what == "wait" else "end",
+                    "first come first served" if _other == "fifo" else "of one size", _name))
+GOALS["lost_work_150_revokes"] = Goal(0.01, "less", "share", "device time of training that is lost at 150 revokes per "
+                                      "hour")
+GOALS["effective_training_10000"] = Goal(0.95, "more", "share", "kept training time ÷ time held, one gang of 9,500 on "
+                                         "10,000 devices for 30 days, a fault every 3 h")
+GOALS["goodput_vs_kind_blind"] = Goal(1.2, "more", "ratio", "progress per device-second on a mixed pool ÷ that of the same "
+                                      "planner blind for kinds")
+for _trace in GANG_TRACES:
+    for _rung, _points in GANG_RUNGS.items():
+        GOALS["late_gang4_%s_%s" % (_trace, _rung)] = Goal(
+            _points, "less", "points", "late work above the floor beside gangs of 4, trace %s, rung %s" % (_trace, _rung))
+GOALS["core_memory_year"] = Goal(1.05, "less", "ratio", "peak of memory in use after 12 months ÷ after the first")
 for _trace in HARVEST_TRACES:
     for _rung, _points in HARVEST_RUNGS.items():
         GOALS["harvest_%s_%s" % (_trace, _rung)] = Goal(

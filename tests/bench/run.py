@@ -23,11 +23,12 @@ import process   # noqa: E402
 import serving   # noqa: E402
 import speed     # noqa: E402
 import training  # noqa: E402
+import training_sim  # noqa: E402
 import wire      # noqa: E402
 
 GROUPS = [wire.wire, wire.whole, serving.onnx_throughput, handover.handover, training.kept, serving.tail,
           training.beside_idle, idle.idle, harvest.harvest, harvest.sim_speed, speed.core_speed,
-          beside.beside]
+          beside.beside, *training_sim.GROUPS]
 
 
 def arguments():

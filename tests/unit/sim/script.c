@@ -135,6 +135,12 @@ static void on_moved(struct policy *base, uint32_t device, enum engine_phase pha
     tell(((struct script_policy *)base)->script, "%s %u;", phase_names[phase], device);
 }
 
+static void on_wanted(struct policy *base, uint32_t device, uint64_t by_ns)
+{
+    tell(((struct script_policy *)base)->script, "wanted %u %g;", device,
+         (double)(by_ns - engine_now_ns(base->engine)) / 1e9);
+}
+
 static void on_job_submitted(struct policy *base, uint32_t job)
 {
     tell(((struct script_policy *)base)->script, "submitted %u;", job);
@@ -173,6 +179,7 @@ static const struct policy_class script_class = {
     .serve_began = on_serve_began,
     .serve_ended = on_serve_ended,
     .moved = on_moved,
+    .wanted = on_wanted,
     .job_submitted = on_job_submitted,
     .job_ended = on_job_ended,
 };

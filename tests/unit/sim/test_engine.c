@@ -269,6 +269,58 @@ static void make_random(struct script *script, struct sim_request *requests, siz
     script->setup.job_count = job_count;
 }
 
+static void a_device_wanted_back_is_told_of_in_time_then_gone_then_back(void **state)
+{
+    static const struct script_step steps[] = {{0, SCRIPT_GIVE, 0, 0, 0}};
+    static const struct sim_job unsaved = {
+        .devices_min = 1, .devices_max = 1, .checkpoint_ns = SECONDS(1000), .kinds_mask = 1};
+    struct script script;
+    (void)state;
+    script_init(&script);
+    script.steps = steps;
+    script.step_count = 1;
+    script.setup.jobs = &unsaved;
+    script.setup.job_count = 1;
+    script.setup.faults.reclaim_every_ns = SECONDS(20);
+    script.setup.faults.reclaim_notice_ns = SECONDS(15);
+    script.setup.faults.reclaim_away_ns = SECONDS(40);
+    script_run(&script);
+    assert_non_null(strstr(script.told, "wanted 0 15;lost 0;serving 0;"));
+    assert_true(script.result.reclaims >= 1);
+    assert_int_equal(script.result.faults, 0);
+    assert_true(script.result.account_s[CORE_ACCOUNT_QUARANTINED] >= 40 - NEAR);
+    /* It was at work to the end, and had saved nothing. */
+    assert_true(script.result.lost_work_fraction > 0.15);
+    assert_float_equal(script.result.harvest_fraction, 0, NEAR);
+    assert_true(script.result.ledger_balanced);
+}
+
+static void a_loss_is_noticed_late_and_its_job_hangs_until_then(void **state)
+{
+    static const struct script_step steps[] = {{0, SCRIPT_GIVE, 0, 0, 0},
+                                               {0, SCRIPT_GIVE, 1, 0, 0}};
+    static const struct sim_job gang = {.devices_min = 2, .devices_max = 2, .kinds_mask = 1};
+    struct script script;
+    double at_once_s;
+    (void)state;
+    script_init(&script);
+    script.steps = steps;
+    script.step_count = 2;
+    script.setup.device_count = 2;
+    script.setup.jobs = &gang;
+    script.setup.job_count = 1;
+    script.setup.faults.device_mtbf_ns = SECONDS(60);
+    script.setup.faults.device_repair_ns = SECONDS(1000);
+    script_run(&script);
+    assert_true(script.result.faults >= 1);
+    at_once_s = script.result.account_s[CORE_ACCOUNT_TRAINING];
+    script.setup.faults.detect_ns = SECONDS(5);
+    script_run(&script);
+    assert_float_equal(script.result.account_s[CORE_ACCOUNT_TRAINING], at_once_s, NEAR);
+    assert_true(script.result.account_s[CORE_ACCOUNT_WAITING] >= 5 - NEAR);
+    assert_true(script.result.ledger_balanced);
+}
+
 static void whatever_a_policy_does_the_accounts_add_up_and_it_repeats(void **state)
 {
     (void)state;
@@ -284,6 +336,10 @@ static void whatever_a_policy_does_the_accounts_add_up_and_it_repeats(void **sta
         script.setup.rungs[1].take_ns = seed % 2 ? MS(2) : 0;
         script.setup.faults = (struct sim_faults){.device_mtbf_ns = SECONDS(30),
                                                   .device_repair_ns = SECONDS(3),
+                                                  .detect_ns = seed % 4 ? SECONDS(1) : 0,
+                                                  .reclaim_every_ns = SECONDS(17),
+                                                  .reclaim_notice_ns = SECONDS(seed % 5),
+                                                  .reclaim_away_ns = SECONDS(2),
                                                   .slow_permille = 300,
                                                   .slow_factor_milli = 1700,
                                                   .late_permille = 200,
@@ -316,6 +372,8 @@ int main(void)
         cmocka_unit_test(a_device_that_drains_can_be_kept),
         cmocka_unit_test(slices_take_the_device_within_yields_time_and_count_no_hand_over),
         cmocka_unit_test(a_lost_device_gives_its_request_back_to_the_head_of_the_queue),
+        cmocka_unit_test(a_device_wanted_back_is_told_of_in_time_then_gone_then_back),
+        cmocka_unit_test(a_loss_is_noticed_late_and_its_job_hangs_until_then),
         cmocka_unit_test(whatever_a_policy_does_the_accounts_add_up_and_it_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

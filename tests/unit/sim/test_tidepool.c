@@ -110,6 +110,52 @@ static void a_restart_finds_jobs_at_work_and_lets_them_be(void **state)
     assert_float_equal(script.result.lost_work_fraction, 0, NEAR);
 }
 
+static void a_job_that_is_over_is_over_and_the_next_one_comes(void **state)
+{
+    static struct sim_job short_jobs[20];
+    struct script script;
+    (void)state;
+    for (uint32_t i = 0; i < 20; i++) {
+        short_jobs[i] = (struct sim_job){.submit_ns = SECONDS(i),
+                                         .work_ns = SECONDS(4),
+                                         .devices_min = 1,
+                                         .devices_max = 1,
+                                         .kinds_mask = 1};
+    }
+    init(&script, CORE_RUNG_YIELD, MS(2), 0);
+    script.setup.jobs = short_jobs;
+    script.setup.job_count = 20;
+    script_run(&script);
+    assert_int_equal(script.result.jobs_finished, 20);
+    /* One grant and one end each: nobody asks for a job that has ended. */
+    assert_float_equal(script.result.handovers_per_device_hour * script.setup.device_count *
+                           script.result.span_s / 3600,
+                       40, NEAR);
+}
+
+static void a_device_wanted_back_by_its_provider_is_left_in_time(void **state)
+{
+    static const struct sim_job unsaved = {
+        .devices_min = 1, .devices_max = 1, .checkpoint_ns = SECONDS(600), .kinds_mask = 1};
+    struct script script;
+    (void)state;
+    init(&script, CORE_RUNG_NOTICE, SECONDS(5), SECONDS(1));
+    script.setup.jobs = &unsaved;
+    script.setup.job_count = 1;
+    script.setup.faults.reclaim_every_ns = SECONDS(15);
+    script.setup.faults.reclaim_notice_ns = SECONDS(8);
+    script.setup.faults.reclaim_away_ns = SECONDS(10);
+    script_run(&script);
+    assert_true(script.result.reclaims >= 2);
+    assert_float_equal(script.result.lost_work_fraction, 0, NEAR);
+    assert_true(script.result.harvest_fraction > 0.2);
+    /* Told too late, it has nothing saved. */
+    script.setup.faults.reclaim_notice_ns = SECONDS(2);
+    script_run(&script);
+    assert_true(script.result.lost_work_fraction > 0);
+    assert_true(script.result.ledger_balanced);
+}
+
 static void whatever_breaks_the_books_balance_and_the_run_repeats(void **state)
 {
     static const enum core_rung rungs[] = {CORE_RUNG_YIELD, CORE_RUNG_FREEZE, CORE_RUNG_PAUSE,
@@ -122,6 +168,10 @@ static void whatever_breaks_the_books_balance_and_the_run_repeats(void **state)
         script.setup.seed = seed;
         script.setup.faults = (struct sim_faults){.device_mtbf_ns = SECONDS(60),
                                                   .device_repair_ns = SECONDS(4),
+                                                  .detect_ns = seed % 2 ? MS(700) : 0,
+                                                  .reclaim_every_ns = SECONDS(25),
+                                                  .reclaim_notice_ns = SECONDS(seed % 7),
+                                                  .reclaim_away_ns = SECONDS(3),
                                                   .slow_permille = 300,
                                                   .slow_factor_milli = 1500,
                                                   .late_permille = 100,
@@ -147,6 +197,8 @@ int main(void)
         cmocka_unit_test(a_request_takes_a_training_device_by_yield_and_gives_it_back),
         cmocka_unit_test(jobs_train_and_end_and_both_books_balance_by_every_rung),
         cmocka_unit_test(a_restart_finds_jobs_at_work_and_lets_them_be),
+        cmocka_unit_test(a_job_that_is_over_is_over_and_the_next_one_comes),
+        cmocka_unit_test(a_device_wanted_back_by_its_provider_is_left_in_time),
         cmocka_unit_test(whatever_breaks_the_books_balance_and_the_run_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
