@@ -169,6 +169,9 @@ static void taken(struct engine *engine, uint32_t number)
 {
     struct device *device = &engine->devices[number];
     if (device->job != NONE && !device->away) {
+        if (device->rung->rung == CORE_RUNG_NOTICE) {
+            job_keep(engine, device->job); /* that is what the time was for */
+        }
         job_leave(engine, number);
     }
     phase_move(engine, number, ENGINE_SERVING);
@@ -216,8 +219,6 @@ static void leave_or_stop(struct engine *engine, uint32_t number, const struct s
     job->going++;
     if (rung->loses) {
         job_lose(engine, device->job);
-    } else if (rung->rung == CORE_RUNG_NOTICE) {
-        job_keep(engine, device->job); /* that is what the time is for */
     }
     phase_move(engine, number, ENGINE_TAKING);
     if (rung->rung == CORE_RUNG_NOTICE || rung->rung == CORE_RUNG_KILL ||

@@ -15,10 +15,10 @@ REVOKES = 150
 PHILLY, POLLUX = ["philly_jobs.csv.gz"], ["pollux_jobs.csv", "pollux_step_time.csv.gz", "pollux_convergence.csv.gz"]
 # Devices, submissions spread over so much more time, days of the trace, files.
 JOBS = {
-    "philly_64": (64, 10, 20, 23, PHILLY),
-    "philly_2000": (2000, 0.3, 20, 22, PHILLY),
+    "philly_64": (64, 10, 20, 21, PHILLY),
+    "philly_2000": (2000, 0.1, 30, 32, PHILLY),
     "pollux_64": (64, 5, 0, 0, POLLUX),
-    "pollux_2000": (2000, 0.1, 0, 0, POLLUX),
+    "pollux_2000": (2000, 0.02, 0, 0, POLLUX),
 }
 GANG_OF = 4
 # One gang of 95 % of a pool: the mean time between faults (h), then in seconds checkpoint, detection, restore.
