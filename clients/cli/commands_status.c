@@ -34,6 +34,11 @@ static int status_run(struct cli *cli)
     } else {
         struct view_style style = style_now(false);
         view_draw_status(stdout, &view, &style);
+        if (view.status->devices_drained > 0 || view.status->devices_beyond_budget > 0) {
+            printf("slow devices: %u drained of at most %u, %u beyond that are used all the same\n",
+                   view.status->devices_drained, view.status->devices_health_budget,
+                   view.status->devices_beyond_budget);
+        }
         for (size_t i = 0; i < view.status->n_listeners; i++) {
             const Tidepool__V1__Listener *listener = view.status->listeners[i];
             printf("listens on %-28s", listener->address);

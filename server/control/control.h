@@ -73,6 +73,7 @@ struct control_figures {
     uint64_t store_errors;
     uint32_t jobs_by_state[16]; /* by enum control_job_state; ended ones that are remembered too */
     uint32_t devices_wanted, devices_have;
+    struct core_health_view health;
     struct control_scale scale[CORE_KINDS_MAX];
     size_t scale_count;
     bool hold;

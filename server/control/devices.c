@@ -220,6 +220,9 @@ bool control_device_at(struct control *control, size_t index, struct control_dev
         .handover = share_of_last_second(control, (uint32_t)index, TIMELINE_HANDOVER),
     };
     ret_device->state = device_state(control, (uint32_t)index, &ret_device->core);
+    if (ret_device->core.drained && entry->reason.text[0] == '\0') {
+        ret_device->reason = "drained: much slower than its kind";
+    }
     job = ret_device->core.lease != 0 ? job_by_number(control, ret_device->core.lease, NULL) : NULL;
     ret_device->job = job != NULL ? job->id : "";
     list_instances(control, (uint32_t)index, ret_device);

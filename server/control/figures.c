@@ -293,6 +293,7 @@ static void publish(struct control *control)
     figures.late_by_handover = status.late_by_handover;
     figures.twin_requests = status.twin_requests;
     figures.store_errors = atomic_load(&control->store_errors);
+    figures.health = status.health;
     figures.devices_wanted = control->devices_wanted;
     figures.devices_have = control->devices_have;
     while (control_scale_at(control, figures.scale_count, &figures.scale[figures.scale_count])) {

@@ -59,6 +59,7 @@ struct control_status {
     uint64_t requests_ok, requests_failed, requests_late;
     double requests_per_s;
     uint64_t twin_requests, late_total, late_by_handover;
+    struct core_health_view health;
     struct core_ledger ledger;
     uint64_t ever_ns[CORE_ACCOUNT_COUNT];
 };

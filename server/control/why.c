@@ -155,6 +155,12 @@ static void say_what(struct sentence *sentence, const struct control_move *move)
     case CORE_WHAT_EXTEND:
         say(sentence, "job %s is given more time to save", move->job);
         break;
+    case CORE_WHAT_DRAIN:
+        say(sentence, "%s gets nothing new and is emptied", device);
+        break;
+    case CORE_WHAT_USE_AGAIN:
+        say(sentence, "%s is used again", device);
+        break;
     case CORE_WHAT_COUNT:
         break;
     }

@@ -56,6 +56,10 @@ void core_config_init(struct core_config *config)
         .credit_ns = 60 * SECOND_NS,
         .credit_fades_ns = 600 * SECOND_NS,
         .outlook_ns = 300 * SECOND_NS,
+        .slow_permille = 900,
+        .drain_permille = 600,
+        .drain_after_ns = 60 * SECOND_NS,
+        .health_budget_permille = 125,
         .leave_lead_ns = 30 * SECOND_NS,
         .leave_useful_ns = 60 * SECOND_NS,
         .moves_per_hour = 120,
@@ -81,7 +85,9 @@ static bool config_is_valid(const struct core_config *config)
            config->retry_ns <= 3600 * SECOND_NS && config->age_ns > 0 &&
            config->age_ns <= 3600 * SECOND_NS && config->usage_half_life_ns >= 60 * SECOND_NS &&
            config->usage_half_life_ns <= 8760 * HOUR_NS && config->heartbeat_lost_ns > 0 &&
-           config->credit_fades_ns > 0 && config->outlook_ns > 0 && config->moves_per_hour > 0 &&
+           config->credit_fades_ns > 0 && config->outlook_ns > 0 &&
+           config->drain_permille <= config->slow_permille &&
+           config->health_budget_permille <= 1000 && config->moves_per_hour > 0 &&
            config->moves_per_hour <= 100000 && config->moves_extra <= 100000 &&
            config->explanations_kept > 0 && config->explanations_kept <= 1000000;
 }

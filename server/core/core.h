@@ -123,6 +123,8 @@ enum core_reason {
     CORE_REASON_REVOKES_BOUND,    /* the lease's revokes of the hour are used up */
     CORE_REASON_RETRIES_USED,     /* the job failed too often */
     CORE_REASON_STALE_TOKEN,      /* of an earlier grant: the lease is not this caller's any more */
+    CORE_REASON_SLOW,             /* the device is much slower than its kind, for long */
+    CORE_REASON_HEALTH_BUDGET,    /* as much of the pool as may be is drained for slowness */
     CORE_REASON_COUNT,
 };
 
@@ -239,6 +241,11 @@ struct core_config {
     uint64_t credit_ns;       /* 60 s of waiting that a preemption just after a checkpoint earns */
     uint64_t credit_fades_ns; /* 600 s: age of a checkpoint that earns nothing any more */
     uint64_t outlook_ns;      /* 300 s: how far forecasts of revokes look */
+    uint32_t slow_permille;   /* 900: devices below this speed come last ... */
+    uint32_t drain_permille;  /* 600: ... and those below this ... */
+    uint64_t drain_after_ns;  /* 60 s: ... for so long are drained, until they are as fast as
+                               * slow_permille for so long */
+    uint32_t health_budget_permille; /* 125: of all devices, at most so many are drained for that */
     uint64_t leave_lead_ns; /* 30 s before a device goes serving moves away; its holder has so long
                              * beyond its notice and the kill bound */
     uint64_t
@@ -649,6 +656,7 @@ struct core_device_view {
     enum core_health health;
     bool cordoned, occupied;
     uint32_t speed_permille; /* against its kind's own; 1000 until measured */
+    bool drained;            /* for slowness */
     uint64_t node, link, provider;
     uint64_t reclaim_by_ns; /* 0: not wanted back */
     enum core_hold hold;
@@ -706,6 +714,13 @@ struct core_lease_view {
     uint64_t credit_ns;     /* of waiting, earned by preemptions just after a checkpoint */
 };
 
+struct core_health_view {
+    uint32_t slow;    /* usable, chosen last */
+    uint32_t drained; /* for slowness; at most ... */
+    uint32_t budget;
+    uint32_t beyond; /* as slow, but not drained: there is no budget left, or nothing may move */
+};
+
 struct core_team_view {
     struct core_team_spec spec; /* weight 1 and no quota for one that was never added */
     bool added;
@@ -742,9 +757,11 @@ enum core_what {
     CORE_WHAT_LEASE_ENDED,
     CORE_WHAT_HEARTBEAT_LOST, /* nothing follows from it but a preference among victims */
     CORE_WHAT_REJECT,
-    CORE_WHAT_SUSPEND, /* a gang is stopped in place */
-    CORE_WHAT_RESUME,  /* it goes on */
-    CORE_WHAT_EXTEND,  /* a notice is extended */
+    CORE_WHAT_SUSPEND,   /* a gang is stopped in place */
+    CORE_WHAT_RESUME,    /* it goes on */
+    CORE_WHAT_EXTEND,    /* a notice is extended */
+    CORE_WHAT_DRAIN,     /* a slow device; not applied, for HEALTH_BUDGET: an alert */
+    CORE_WHAT_USE_AGAIN, /* a drained device */
     CORE_WHAT_COUNT,
 };
 
@@ -796,6 +813,7 @@ struct core_outlook {
                                * stopped, within the configured outlook_ns */
 };
 bool core_outlook(const struct core *core, uint64_t lease, struct core_outlook *ret_outlook);
+void core_health_read(const struct core *core, struct core_health_view *ret_view);
 /* The accounts as of the last event, or of now_ns when that is later. */
 void core_ledger_read(const struct core *core, uint64_t now_ns, struct core_ledger *ret_ledger);
 

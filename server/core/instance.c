@@ -138,7 +138,10 @@ void core_instances_rest(struct core *core, struct device *device, bool resting,
 
 void core_instances_go(struct core *core, struct device *device, bool going)
 {
-    instances_recount(core, device, device->resting, device->borrowed, going);
+    if (device->going != going) {
+        instances_recount(core, device, device->resting, device->borrowed, going);
+        core_device_touch(core, device);
+    }
 }
 
 void core_instances_resize(struct core *core, struct endpoint *endpoint, uint64_t memory_bytes)

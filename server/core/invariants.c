@@ -305,6 +305,20 @@ static void check_team(const struct core *core, const struct team *team, struct 
     }
 }
 
+/* No more than the health budget is drained for slowness. */
+static void check_health(const struct core *core, struct report *report)
+{
+    uint32_t drained = 0;
+    for (size_t i = 0; i < core->device_count; i++) {
+        drained += core->devices[i]->drained;
+    }
+    if (drained != core->drained_count || drained > core_health_budget(core)) {
+        broken(report,
+               "health: %" PRIu32 " devices are drained, %" PRIu32 " counted, %" PRIu32 " may",
+               drained, core->drained_count, core_health_budget(core));
+    }
+}
+
 /* 7: what devices have on their accounts is what teams, endpoints and nobody have. */
 static void check_totals(const struct core *core, struct report *report)
 {
@@ -376,6 +390,7 @@ bool core_check(const struct core *core, char *text, size_t size)
     for (size_t i = 0; i < core->team_count; i++) {
         check_team(core, core->teams[i], &report);
     }
+    check_health(core, &report);
     check_totals(core, &report);
     check_ledger(core, &report);
     check_index(core, &report);

@@ -492,7 +492,7 @@ static enum core_reason lease_heartbeat(struct core *core, struct lease *lease, 
 static void lease_return_reclaimed(struct core *core, struct lease *lease)
 {
     for (struct device *device = lease->first; device != NULL; device = device->next) {
-        if (device_is_active(device) && device->going) {
+        if (device_is_active(device) && device->leaving) {
             core_device_revoke(core, device, core_rung_for_one(lease), CORE_REASON_RECLAIM);
         }
     }

@@ -74,17 +74,17 @@ static void leave(struct core *core, struct device *device)
 
 void core_device_leave_follow(struct core *core, struct device *device)
 {
-    bool going = core->reconciled && is_within(core, device, margin_ns(core, device));
-    bool closing = going || (core->reconciled && is_within(core, device, closing_ns(core)));
-    bool begins = going && !device->going;
-    if (closing != device->closing) {
-        device->closing = closing;
-        core_device_touch(core, device);
+    bool within = core->reconciled && is_within(core, device, margin_ns(core, device));
+    bool closing = within || (core->reconciled && is_within(core, device, closing_ns(core)));
+    bool leaving = within || (device->leaving && closing);
+    if (closing == device->closing && leaving == device->leaving) {
+        return;
     }
-    if (begins || (device->going && !closing)) {
-        core_instances_go(core, device, begins);
-        core_device_touch(core, device);
-    }
+    bool begins = leaving && !device->leaving;
+    device->closing = closing;
+    device->leaving = leaving;
+    core_device_touch(core, device);
+    core_instances_go(core, device, leaving || device->drained);
     if (begins) {
         leave(core, device);
     }
@@ -99,6 +99,7 @@ static bool may_go(const struct core *core, const struct device *device,
            is_within(core, device, core->config.leave_lead_ns / LAST_SHARE);
 }
 
+/* Also of those that health.c drains. */
 void core_leaving_plan(struct core *core)
 {
     SET_EACH (&core->device_sets[DEVICES_GOING], slot) {
@@ -106,8 +107,9 @@ void core_leaving_plan(struct core *core)
         DEVICE_ENDPOINTS (core, device, endpoint) {
             if (core_instance_serves(core_instance_of(device, endpoint)) &&
                 may_go(core, device, endpoint)) {
-                struct core_explanation explanation = core_explain_begin(
-                    core, CORE_WHAT_REMOVE, CORE_REASON_RECLAIM, device, NULL, endpoint);
+                enum core_reason reason = device->leaving ? CORE_REASON_RECLAIM : CORE_REASON_SLOW;
+                struct core_explanation explanation =
+                    core_explain_begin(core, CORE_WHAT_REMOVE, reason, device, NULL, endpoint);
                 core_explain(core, &explanation);
                 core_instance_remove(core, device, endpoint);
             }

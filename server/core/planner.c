@@ -86,6 +86,7 @@ static void plan_give_back(struct core *core)
 void core_plan(struct core *core)
 {
     core_fair_begin(core);
+    core_health_plan(core);
     core_stops_release(core);
     plan_give_back(core);
     core_placement_plan(core);

@@ -6,7 +6,7 @@
 bool core_device_usable(const struct device *device)
 {
     return (device->health == CORE_HEALTH_OK || device->health == CORE_HEALTH_SLOW) &&
-           !device->cordoned && !device->occupied && !device->closing;
+           !device->cordoned && !device->occupied && !device->closing && !device->drained;
 }
 
 uint64_t core_device_memory_used(const struct device *device)
@@ -110,6 +110,8 @@ uint64_t core_device_due_ns(const struct core *core, const struct device *device
     due_ns = core_sooner(core, due_ns, device->rested_ns, 0);
     uint64_t leave_ns = core_device_leave_due_ns(core, device);
     due_ns = leave_ns < due_ns ? leave_ns : due_ns;
+    uint64_t health_ns = core_device_health_due_ns(core, device);
+    due_ns = health_ns < due_ns ? health_ns : due_ns;
     due_ns = core_sooner(core, due_ns, device->hot_since_ns, core->config.shrink_after_ns);
     if (device->kept) {
         due_ns = core_sooner(core, due_ns, device->cool_since_ns, core->config.cool_down_ns);
@@ -158,6 +160,8 @@ static struct device *device_create(const struct core *core, const struct core_d
     device->provider = spec->provider;
     device->reclaim_by_ns = spec->available_until_ns;
     device->speed_permille = 1000;
+    device->ails_since_ns = NEVER_NS;
+    device->well_since_ns = NEVER_NS;
     device->sampled_ns = core->now_ns;
     device->served_ns = NEVER_NS;
     device->hot_since_ns = NEVER_NS;
@@ -193,6 +197,7 @@ static void device_remove(struct core *core, struct device *device)
 {
     core_device_lose(core, device, CORE_REASON_DEVICE_REMOVED);
     core_ledger_retire(core, device);
+    core_device_health_forget(core, device);
     core_device_erase(core, device);
     core_device_destroy(device);
     core_queue_pool_changed(core);
@@ -206,7 +211,7 @@ static void device_recover(struct core *core, struct device *device)
     }
     core_ledger_update(core, device);
     device->health = CORE_HEALTH_OK;
-    core_device_touch(core, device);
+    core_device_health_follow(core, device);
     core_device_verify(core, device, CORE_REASON_DEVICE_FAILED);
 }
 
@@ -215,13 +220,6 @@ static void device_reclaim(struct core *core, struct device *device, uint64_t by
     device->reclaim_by_ns = by_ns;
     core_device_touch(core, device);
     core_device_leave_follow(core, device);
-}
-
-static void device_slow(struct device *device, bool on)
-{
-    if (device->health == CORE_HEALTH_OK || device->health == CORE_HEALTH_SLOW) {
-        device->health = on ? CORE_HEALTH_SLOW : CORE_HEALTH_OK;
-    }
 }
 
 static void device_occupied(struct core *core, struct device *device, bool on)
@@ -246,12 +244,12 @@ static void device_event(struct core *core, struct device *device, const struct 
         device_recover(core, device);
         break;
     case CORE_EVENT_DEVICE_SLOW:
-        device_slow(device, event->device_flag.on);
-        core_device_touch(core, device);
+        device->said_slow = event->device_flag.on;
+        core_device_health_follow(core, device);
         break;
     case CORE_EVENT_DEVICE_SPEED:
         device->speed_permille = event->device_speed.speed_permille;
-        core_device_touch(core, device);
+        core_device_health_follow(core, device);
         break;
     case CORE_EVENT_DEVICE_CORDONED:
         device->cordoned = event->device_flag.on;

@@ -44,7 +44,8 @@ enum device_set {
     DEVICES_MOVING,        /* neither free nor held: a grant, revoke or verification runs */
     DEVICES_PROMISED,
     DEVICES_CLEARING, /* an instance is being removed */
-    DEVICES_GOING,    /* taken back by their provider, with instances */
+    DEVICES_GOING,    /* leave the pool, with instances */
+    DEVICES_AILING,   /* much too slow, or drained because they were */
     DEVICES_HOT,      /* held, and serving takes nearly all of it */
     DEVICES_PICKED,   /* scratch of a plan for a gang */
     DEVICES_OLD,      /* scratch of growth: without news, but looked at */
@@ -118,7 +119,11 @@ struct device {
     uint32_t free; /* how many of the FREE_ counts have it */
     uint32_t sets; /* those that have it, see touch.c */
     uint64_t reclaim_by_ns;
-    bool closing, going; /* see leave.c */
+    bool closing, leaving;                 /* see leave.c */
+    bool said_slow, drained;               /* see health.c */
+    uint64_t ails_since_ns, well_since_ns; /* NEVER_NS: not now */
+    uint64_t alert;                        /* what was last told of that */
+    bool going; /* leaving or drained: serving moves away; kept by instance.c */
 
     /* Towards leases. */
     enum core_hold hold;
@@ -433,6 +438,7 @@ struct core {
     uint32_t blocked; /* kinds onto which nothing may grow, as of the last plan */
     struct lease *stops_first, *stops_last; /* SUSPENDED ones, in the order of their stops */
     uint32_t stops_count;
+    uint32_t drained_count;
     uint64_t stop_length_ns;   /* how long the last ones lasted, on average */
     uint64_t stepped_aside_ns; /* when the last one gave its device because nobody else could */
     struct team **teams;       /* team 0 is always there */
@@ -593,6 +599,13 @@ void core_device_leave_follow(struct core *core,
                               struct device *device); /* what its end brings now */
 uint64_t core_device_leave_due_ns(const struct core *core, const struct device *device);
 void core_leaving_plan(struct core *core);
+
+/* ---- health.c ---- */
+void core_device_health_follow(struct core *core, struct device *device); /* another speed */
+void core_device_health_forget(struct core *core, struct device *device); /* it is removed */
+uint64_t core_device_health_due_ns(const struct core *core, const struct device *device);
+uint32_t core_health_budget(const struct core *core); /* devices */
+void core_health_plan(struct core *core);
 
 /* ---- kinds.c ---- */
 void core_kinds_event(struct core *core, const struct core_event *event);

@@ -24,9 +24,9 @@ static bool device_is_roomy(const struct core *core, const struct device *device
 }
 
 /* In this order are the bits of a device's `sets`. */
-static const enum device_set device_sets[] = {DEVICES_KEPT,     DEVICES_MOVING, DEVICES_PROMISED,
-                                              DEVICES_CLEARING, DEVICES_GOING,  DEVICES_HOT,
-                                              DEVICES_IDLE,     DEVICES_OPEN,   DEVICES_ROOMY};
+static const enum device_set device_sets[] = {
+    DEVICES_KEPT,   DEVICES_MOVING, DEVICES_PROMISED, DEVICES_CLEARING, DEVICES_GOING,
+    DEVICES_AILING, DEVICES_HOT,    DEVICES_IDLE,     DEVICES_OPEN,     DEVICES_ROOMY};
 
 #define DEVICE_SETS_KEPT (sizeof device_sets / sizeof *device_sets)
 
@@ -41,6 +41,7 @@ static uint32_t device_sets_of(const struct core *core, const struct device *dev
                                        device->promised != NULL,
                                        device->instances_removing > 0,
                                        device->going && device->instances_present > 0,
+                                       device->ails_since_ns != NEVER_NS || device->drained,
                                        hot,
                                        device_is_idle(device),
                                        open,

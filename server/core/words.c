@@ -73,6 +73,8 @@ const char *core_reason_name(enum core_reason reason)
         [CORE_REASON_REVOKES_BOUND] = "its revokes of the hour are used up",
         [CORE_REASON_RETRIES_USED] = "failed too often",
         [CORE_REASON_STALE_TOKEN] = "token of an earlier grant",
+        [CORE_REASON_SLOW] = "slow device",
+        [CORE_REASON_HEALTH_BUDGET] = "health budget used up",
     };
     return NAME(names, reason);
 }
@@ -158,6 +160,8 @@ const char *core_what_name(enum core_what what)
         [CORE_WHAT_SUSPEND] = "suspend",
         [CORE_WHAT_RESUME] = "resume",
         [CORE_WHAT_EXTEND] = "extend",
+        [CORE_WHAT_DRAIN] = "drain",
+        [CORE_WHAT_USE_AGAIN] = "use again",
     };
     return NAME(names, what);
 }

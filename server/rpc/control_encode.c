@@ -189,6 +189,10 @@ Tidepool__V1__Status *encode_status(struct scratch *scratch, struct control *con
     message->testing = status.testing;
     message->devices = status.devices;
     message->devices_failed = status.devices_failed;
+    message->devices_slow = status.health.slow;
+    message->devices_drained = status.health.drained;
+    message->devices_health_budget = status.health.budget;
+    message->devices_beyond_budget = status.health.beyond;
     message->endpoints = status.endpoints;
     message->endpoints_ready = status.endpoints_ready;
     message->jobs_active = status.jobs_active;

@@ -308,6 +308,15 @@ static void write_control(struct metrics_page *page, const struct control_figure
     metrics_family(page, "tidepool_devices_wanted", METRICS_GAUGE,
                    "Devices that all demand and all waiting jobs would need");
     metrics_series(page, NULL, 0, figures->devices_wanted);
+    metrics_family(page, "tidepool_devices_slow", METRICS_GAUGE,
+                   "Devices slower than their kind: chosen last");
+    metrics_series(page, NULL, 0, figures->health.slow);
+    metrics_family(page, "tidepool_devices_drained", METRICS_GAUGE,
+                   "Devices that get nothing more for slowness, within the health budget");
+    metrics_series(page, NULL, 0, figures->health.drained);
+    metrics_family(page, "tidepool_devices_beyond_health_budget", METRICS_GAUGE,
+                   "Devices that would be drained for slowness if the budget allowed it");
+    metrics_series(page, NULL, 0, figures->health.beyond);
     write_scale(page, figures);
     metrics_family(page, "tidepool_hold", METRICS_GAUGE, "1 while nothing moves by order");
     metrics_series(page, NULL, 0, figures->hold ? 1 : 0);

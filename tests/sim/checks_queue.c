@@ -17,8 +17,9 @@ static bool free_for(const struct core_device_view *device, const struct core_le
 {
     bool well = device->health == CORE_HEALTH_OK || device->health == CORE_HEALTH_SLOW;
     bool spare = device->account == CORE_ACCOUNT_FREE || device->promised == lease->spec.lease;
-    return well && spare && !device->cordoned && !device->occupied && device->reclaim_by_ns == 0 &&
-           device->hold == CORE_HOLD_NONE && !device->kept_for_serving &&
+    return well && spare && !device->cordoned && !device->occupied && !device->drained &&
+           device->reclaim_by_ns == 0 && device->hold == CORE_HOLD_NONE &&
+           !device->kept_for_serving &&
            (device->promised == 0 || device->promised == lease->spec.lease) &&
            ((lease->spec.kinds_mask >> device->kind) & 1) &&
            (device->memory_bytes == 0 || lease->spec.memory_bytes <= device->memory_bytes);

@@ -195,6 +195,9 @@ static void draw_config(struct world *world)
     config->heartbeat_lost_ns = SECONDS(5);
     config->place_timeout_ns = SECONDS(30);
     config->usage_half_life_ns = SECONDS(60);
+    config->drain_after_ns = SECONDS(1);
+    config->leave_lead_ns = SECONDS(3);
+    config->leave_useful_ns = SECONDS(2);
 }
 
 /* Small worlds meet their corners more often; one in eight is large. */
