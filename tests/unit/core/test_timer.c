@@ -18,9 +18,9 @@ static int setup(void **state)
     assert_non_null(bench);
     for (size_t i = 0; i < TIMERS; i++) {
         bench->timers[i].at_ns = NEVER_NS;
-        assert_int_equal(core_table_reserve((void ***)&bench->core.timers,
-                                            &bench->core.timer_capacity, i + 1),
-                         0);
+        assert_int_equal(
+            core_table_reserve((void ***)&bench->core.timers, &bench->core.timer_capacity, i + 1),
+            0);
     }
     *state = bench;
     return 0;
