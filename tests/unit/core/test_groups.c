@@ -18,9 +18,9 @@ static int teardown(void **state)
 static void add(struct rig *rig, uint64_t first, uint64_t count, uint64_t node, uint64_t link)
 {
     for (uint64_t id = first; id < first + count; id++) {
-        rig_send(rig, (struct core_event){
-                          .kind = CORE_EVENT_DEVICE_ADDED,
-                          .device_added = {.device = id, .node = node, .link = link}});
+        rig_send(rig,
+                 (struct core_event){.kind = CORE_EVENT_DEVICE_ADDED,
+                                     .device_added = {.device = id, .node = node, .link = link}});
     }
 }
 

@@ -1,5 +1,5 @@
-/* test_kinds.c: which work goes to which kind of device. Kind 0 computes fast, kind 1 has the memory
- * bandwidth. */
+/* test_kinds.c: which work goes to which kind of device. Kind 0 computes fast, kind 1 has the
+ * memory bandwidth. */
 #include <stdlib.h>
 
 #include "tests/unit/core/rig.h"
@@ -16,8 +16,9 @@ static void measure(struct rig *rig, uint32_t kind, uint32_t compute, uint32_t m
 static void add(struct rig *rig, uint64_t first, uint64_t count, uint32_t kind)
 {
     for (uint64_t id = first; id < first + count; id++) {
-        rig_send(rig, (struct core_event){.kind = CORE_EVENT_DEVICE_ADDED,
-                                          .device_added = {.device = id, .kind = kind, .node = kind + 1}});
+        rig_send(rig, (struct core_event){
+                          .kind = CORE_EVENT_DEVICE_ADDED,
+                          .device_added = {.device = id, .kind = kind, .node = kind + 1}});
     }
 }
 
