@@ -31,7 +31,7 @@ PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 # ---- rooms and their layers -------------------------------------------------------------------
 # uses_<room> is what a room may include; libraries, unit tests and check-layers all follow it.
 # `simulator` is `tidepool sim`: a room among the clients that plays traces through the core.
-ROOMS := base core record net observe store device models serve train control rpc simulator
+ROOMS := base core record net observe store device models serve train shim control rpc simulator
 uses_base    :=
 uses_core    :=
 uses_record  := core base
@@ -42,6 +42,7 @@ uses_device  := base observe
 uses_models  := base
 uses_serve   := device models observe base
 uses_train   := device models observe base
+uses_shim    := base
 uses_control := serve train device models record core store observe base
 uses_rpc     := control serve train device models net observe base proto
 uses_simulator := record core base
@@ -49,6 +50,7 @@ dir_models    := models
 dir_simulator := clients/sim
 $(foreach r,$(filter-out models simulator,$(ROOMS)),$(eval dir_$r := server/$r))
 $(foreach r,$(ROOMS),$(eval src_$r := $(shell find $(dir_$r) -name '*.c' 2>/dev/null | sort)))
+src_shim      := $(filter-out server/shim/main.c,$(src_shim)) # a program of its own, beside the library
 
 PROTOS   := $(shell find proto -name '*.proto' | sort)
 GEN_C    := $(PROTOS:proto/%.proto=$(GEN)/%.pb-c.c)
@@ -102,13 +104,17 @@ dir_clients  := clients
 src_clients  := $(filter-out $(src_simulator),$(shell find clients -name '*.c' ! -name main.c | sort))
 $(eval $(call room_rules,clients))
 CLIENT_LIBS := $(call libs_of,clients) $(call libs_of,simulator)
-BINARIES := $(OUT)/tidepoold $(OUT)/tidepool $(OUT)/tidepool-load
+BINARIES := $(OUT)/tidepoold $(OUT)/tidepool-shim $(OUT)/tidepool $(OUT)/tidepool-load
 
 all: $(BINARIES)
 
 link = @echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LDLIBS)
 
 $(OUT)/tidepoold: $(call objects,server/main.c) $(SERVER_LIBS)
+	$(link)
+# Runs beside each job for as long as that lasts: it has nothing but our own code and libc.
+$(OUT)/tidepool-shim: LDLIBS :=
+$(OUT)/tidepool-shim: $(call objects,server/shim/main.c) $(call libs_of,shim)
 	$(link)
 $(OUT)/tidepool: $(call objects,clients/cli/main.c) $(CLIENT_LIBS)
 	$(link)
@@ -141,6 +147,9 @@ $(OUT)/tests/unit/%:
 	@mkdir -p $(@D)
 	@echo "  LD $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LDLIBS)
+
+# They drive real shims.
+$(tests_shim:%.c=$(OUT)/%): | $(OUT)/tidepool-shim
 
 tests-unit: $(foreach r,$(ROOMS) clients,tests-$(r))
 check-unit: $(foreach r,$(ROOMS) clients,check-$(r))

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/train/checksum.h"
+#include "server/base/checksum.h"
 #include "server/train/file.h"
 
 #define MAGIC "TIDEPOOL"

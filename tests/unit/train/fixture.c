@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "models/native/random.h"
+#include "server/base/checksum.h"
 #include "server/base/log.h"
-#include "server/train/checksum.h"
 
 #define WAIT_S 120
 

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/base/checksum.h"
 #include "server/train/checkpoint.h"
-#include "server/train/checksum.h"
 
 #define FLOATS 5
 

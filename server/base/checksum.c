@@ -1,4 +1,4 @@
-#include "server/train/checksum.h"
+#include "server/base/checksum.h"
 
 #include <pthread.h>
 #include <string.h>

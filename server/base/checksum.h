@@ -1,6 +1,6 @@
 /* checksum.h: CRC-64 (ECMA-182, reflected, as in xz), eight bytes at a time. */
-#ifndef TIDEPOOL_TRAIN_CHECKSUM_H
-#define TIDEPOOL_TRAIN_CHECKSUM_H
+#ifndef TIDEPOOL_BASE_CHECKSUM_H
+#define TIDEPOOL_BASE_CHECKSUM_H
 
 #include <stddef.h>
 #include <stdint.h>

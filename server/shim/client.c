@@ -1,0 +1,462 @@
+#include "server/shim/client.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/shim/address.h"
+
+#define HIGH_FD 10 /* above the numbers that a shim expects */
+
+struct shim_client {
+    int socket;
+    int process; /* a pidfd */
+    bool child;  /* ours to reap */
+    shim_handler handler;
+    void *arg;
+    uint64_t last_command;
+    uint64_t epoch, generation; /* what commands carry */
+    struct shim_record record;
+};
+
+static void descriptor_close(int *fd)
+{
+    if (*fd >= 0) {
+        (void)close(*fd);
+    }
+    *fd = -1;
+}
+
+static struct shim_client *client_create(shim_handler handler, void *arg)
+{
+    struct shim_client *client = calloc(1, sizeof(*client));
+    if (client != NULL) {
+        client->socket = client->process = -1;
+        client->handler = handler;
+        client->arg = arg;
+    }
+    return client;
+}
+
+void shim_client_destroy(struct shim_client *client)
+{
+    siginfo_t info;
+    if (client == NULL) {
+        return;
+    }
+    descriptor_close(&client->socket);
+    if (client->child && client->process >= 0) {
+        (void)waitid(P_PIDFD, (id_t)client->process, &info, WEXITED | WNOHANG);
+    }
+    descriptor_close(&client->process);
+    free(client);
+}
+
+int shim_client_fd(const struct shim_client *client)
+{
+    return client->socket;
+}
+
+const struct shim_record *shim_client_record(const struct shim_client *client)
+{
+    return &client->record;
+}
+
+void shim_client_set_token(struct shim_client *client, uint64_t epoch, uint64_t generation)
+{
+    client->epoch = epoch;
+    client->generation = generation;
+}
+
+void shim_client_wake(const struct shim_client *client)
+{
+    (void)syscall(SYS_pidfd_send_signal, client->process, SIGCONT, NULL, 0);
+}
+
+/* ---- starting
+ * ------------------------------------------------------------------------------------ */
+
+/* A copy of a descriptor where it does not stand in the way of the others. */
+static int descriptor_raise(int *fd)
+{
+    int high = fcntl(*fd, F_DUPFD_CLOEXEC, HIGH_FD);
+    (void)close(*fd);
+    *fd = high;
+    return high < 0 ? -errno : 0;
+}
+
+static int actions_fill(posix_spawn_file_actions_t *actions, int job, int server, int input)
+{
+    int result = 0;
+    for (int fd = 0; result == 0 && fd < 3; fd++) {
+        result = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
+    }
+    result = result != 0 ? result : posix_spawn_file_actions_adddup2(actions, job, 3);
+    result = result != 0 ? result : posix_spawn_file_actions_adddup2(actions, server, 4);
+    if (result == 0 && input >= 0) {
+        result = posix_spawn_file_actions_adddup2(actions, input, 5);
+    }
+    return result != 0 ? result
+                       : posix_spawn_file_actions_addclosefrom_np(actions, input >= 0 ? 6 : 5);
+}
+
+static int attributes_fill(posix_spawnattr_t *attributes)
+{
+    sigset_t none, all;
+    int result;
+    (void)sigemptyset(&none);
+    (void)sigfillset(&all);
+    result = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+                                                      POSIX_SPAWN_SETSIGDEF);
+    result = result != 0 ? result : posix_spawnattr_setsigmask(attributes, &none);
+    return result != 0 ? result : posix_spawnattr_setsigdefault(attributes, &all);
+}
+
+/* Without a copy of our memory, whatever threads we have. 0 or an errno. */
+static int shim_spawn(const char *program, int job, int server, int input, pid_t *ret_pid)
+{
+    char *const arguments[] = {(char *)"tidepool-shim", NULL};
+    char *const environment[] = {NULL}; /* nothing of ours */
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int result = posix_spawn_file_actions_init(&actions);
+    if (result != 0) {
+        return result;
+    }
+    result = posix_spawnattr_init(&attributes);
+    if (result == 0) {
+        result = actions_fill(&actions, job, server, input);
+        result = result != 0 ? result : attributes_fill(&attributes);
+        result = result != 0
+                     ? result
+                     : posix_spawn(ret_pid, program, &actions, &attributes, arguments, environment);
+        (void)posix_spawnattr_destroy(&attributes);
+    }
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return result;
+}
+
+static int client_spawn(struct shim_client *client, const char *program, const struct shim_job *job,
+                        struct error *error)
+{
+    int sockets[2] = {-1, -1}, input = -1;
+    int file = job_write(job, error);
+    int result = file;
+    int number = 0;
+    pid_t pid;
+    if (file < 0) {
+        return result;
+    }
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
+        number = errno;
+    }
+    if (number == 0 && job->stdin_fd >= 0 &&
+        (input = fcntl(job->stdin_fd, F_DUPFD_CLOEXEC, HIGH_FD)) < 0) {
+        number = errno;
+    }
+    if (number == 0) {
+        number = -descriptor_raise(&file);
+    }
+    if (number == 0) {
+        number = -descriptor_raise(&sockets[1]);
+    }
+    if (number == 0) {
+        number = shim_spawn(program, file, sockets[1], input, &pid);
+    }
+    descriptor_close(&file);
+    descriptor_close(&sockets[1]);
+    descriptor_close(&input);
+    if (number != 0) {
+        descriptor_close(&sockets[0]);
+        return error_set_errno(error, number, "start shim '%s'", program);
+    }
+    client->socket = sockets[0];
+    client->process = (int)syscall(SYS_pidfd_open, pid, 0); /* ours, not reaped: it is there */
+    client->child = true;
+    return 0;
+}
+
+int shim_client_start(const char *program, const struct shim_job *job, shim_handler handler,
+                      void *arg, struct shim_client **ret_client, struct error *error)
+{
+    struct shim_client *client;
+    int result;
+    if (job->directory == NULL || job->directory[0] != '/' || job->arguments[0] == NULL) {
+        return error_set(error, ERROR_INVALID_ARGUMENT,
+                         "start job '%s': no command, or no absolute directory", job->job);
+    }
+    client = client_create(handler, arg);
+    if (client == NULL) {
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED, "start job '%s': no memory", job->job);
+    }
+    shim_client_set_token(client, job->epoch, job->generation);
+    result = client_spawn(client, program, job, error);
+    if (result < 0) {
+        shim_client_destroy(client);
+        return result;
+    }
+    *ret_client = client;
+    return 0;
+}
+
+/* ---- finding again
+ * --------------------------------------------------------------------------------- */
+
+/* Whether the socket's other end is the process of the record. */
+static bool owner_right(int socket, const struct shim_record *record)
+{
+    struct ucred owner;
+    socklen_t size = sizeof(owner);
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &owner, &size) == 0 &&
+           (uint64_t)owner.pid == record->shim_pid && (owner.uid == geteuid() || owner.uid == 0);
+}
+
+static uint64_t command_send(struct shim_client *client, struct message *message)
+{
+    unsigned char bytes[MESSAGE_PACKET_MAX];
+    size_t length = message_size(message);
+    if (client->socket < 0 || length > sizeof(bytes)) {
+        return 0;
+    }
+    message->id = ++client->last_command;
+    message_encode(message, bytes);
+    return send(client->socket, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length
+               ? message->id
+               : 0;
+}
+
+static int client_connect(struct shim_client *client, const char *directory, struct error *error)
+{
+    struct address address;
+    struct message hello;
+    int result = address_open(&address, directory, error);
+    if (result < 0) {
+        return result;
+    }
+    client->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (client->socket < 0 ||
+        connect(client->socket, (const struct sockaddr *)&address.name, sizeof(address.name)) < 0) {
+        result = error_set_errno(error, errno, "connect to the shim in '%s'", directory);
+    } else if (!owner_right(client->socket, &client->record)) {
+        result =
+            error_set(error, ERROR_PERMISSION_DENIED,
+                      "connect to the shim in '%s': its socket is another process's", directory);
+    }
+    address_close(&address);
+    if (result == 0) {
+        message_init(&hello, MESSAGE_HELLO, 0);
+        message_put_bytes(&hello, FIELD_SECRET, client->record.secret, SHIM_SECRET_SIZE);
+        if (command_send(client, &hello) == 0) {
+            result = error_set(error, ERROR_UNAVAILABLE,
+                               "connect to the shim in '%s': it does not read", directory);
+        }
+    }
+    return result;
+}
+
+static int client_recognise(struct shim_client *client, bool *ret_there, struct error *error)
+{
+    char boot[BOOT_ID_SIZE];
+    int result = boot_id_read(boot, error);
+    *ret_there = false;
+    if (result < 0 || strcmp(boot, client->record.boot) != 0) {
+        return result;
+    }
+    client->process = process_open((pid_t)client->record.shim_pid, client->record.shim_start);
+    *ret_there = client->process >= 0 && !process_over(client->process);
+    return 0;
+}
+
+int shim_client_find(const char *directory, shim_handler handler, void *arg,
+                     struct shim_record *ret_record, struct shim_client **ret_client,
+                     struct error *error)
+{
+    struct shim_client *client = client_create(handler, arg);
+    bool there = false;
+    int result;
+    if (client == NULL) {
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED, "find shim in '%s': no memory",
+                         directory);
+    }
+    result = record_read(directory, &client->record, error);
+    if (result == 0) {
+        result = client_recognise(client, &there, error);
+    }
+    if (result == 0 && there) {
+        shim_client_set_token(client, client->record.epoch, client->record.generation);
+        shim_client_wake(client);
+        result = client_connect(client, directory, error);
+    }
+    if (result == 0) {
+        *ret_record = client->record;
+        *ret_client = there ? client : NULL;
+    }
+    if (result < 0 || !there) {
+        shim_client_destroy(client);
+    }
+    return result;
+}
+
+/* ---- commands
+ * -------------------------------------------------------------------------------------- */
+
+static void command_init(const struct shim_client *client, struct message *message,
+                         enum message_type type)
+{
+    message_init(message, type, 0);
+    message_put(message, FIELD_EPOCH, client->epoch);
+    message_put(message, FIELD_GENERATION, client->generation);
+}
+
+static uint64_t command_plain(struct shim_client *client, enum message_type type)
+{
+    struct message message;
+    command_init(client, &message, type);
+    return command_send(client, &message);
+}
+
+static uint64_t command_bounded(struct shim_client *client, enum message_type type,
+                                uint32_t bound_ms)
+{
+    struct message message;
+    command_init(client, &message, type);
+    message_put(&message, FIELD_BOUND_MS, bound_ms);
+    return command_send(client, &message);
+}
+
+uint64_t shim_client_freeze(struct shim_client *client, uint32_t bound_ms)
+{
+    return command_bounded(client, MESSAGE_FREEZE, bound_ms);
+}
+
+uint64_t shim_client_kill(struct shim_client *client, uint32_t bound_ms)
+{
+    return command_bounded(client, MESSAGE_KILL, bound_ms);
+}
+
+uint64_t shim_client_thaw(struct shim_client *client)
+{
+    return command_plain(client, MESSAGE_THAW);
+}
+
+uint64_t shim_client_verify(struct shim_client *client)
+{
+    return command_plain(client, MESSAGE_VERIFY);
+}
+
+uint64_t shim_client_close(struct shim_client *client)
+{
+    return command_plain(client, MESSAGE_CLOSE);
+}
+
+uint64_t shim_client_signal(struct shim_client *client, int signal, bool leader_only)
+{
+    struct message message;
+    command_init(client, &message, MESSAGE_SIGNAL);
+    message_put(&message, FIELD_SIGNAL, (uint64_t)signal);
+    message_put(&message, FIELD_LEADER_ONLY, leader_only);
+    return command_send(client, &message);
+}
+
+uint64_t shim_client_pin(struct shim_client *client, const char *cpus)
+{
+    struct message message;
+    command_init(client, &message, MESSAGE_PIN);
+    message_put_string(&message, FIELD_CPUS, cpus);
+    return command_send(client, &message);
+}
+
+uint64_t shim_client_update(struct shim_client *client, const struct shim_record *record)
+{
+    struct message message;
+    message_init(&message, MESSAGE_UPDATE, 0);
+    message_put_string(&message, FIELD_LEASE, record->lease);
+    message_put_string(&message, FIELD_DEVICES, record->devices);
+    message_put_bytes(&message, FIELD_TOKEN, record->token, record->token_size);
+    message_put(&message, FIELD_EPOCH, record->epoch);
+    message_put(&message, FIELD_GENERATION, record->generation);
+    message_put(&message, FIELD_NOTICE_DEADLINE, record->notice_deadline_ns);
+    message_put(&message, FIELD_KILL_DEADLINE, record->kill_deadline_ns);
+    return command_send(client, &message);
+}
+
+/* ---- reports
+ * --------------------------------------------------------------------------------------- */
+
+static void report_lost(struct shim_client *client, const char *text)
+{
+    struct shim_report report = {.kind = SHIM_LOST, .record = &client->record, .text = text};
+    descriptor_close(&client->socket);
+    client->handler(client->arg, &report);
+}
+
+static bool report_state(struct shim_client *client, const struct message *message)
+{
+    struct shim_report report = {.kind = SHIM_STATE, .record = &client->record};
+    if (record_take(&client->record, message, NULL) < 0) {
+        return false;
+    }
+    report.frozen = message_number(message, FIELD_FROZEN, 0) != 0;
+    report.stirred = message_number(message, FIELD_STIRRED, 0);
+    report.command = message->id;
+    report.text = client->record.text;
+    client->handler(client->arg, &report);
+    return true;
+}
+
+static void report_outcome(struct shim_client *client, const struct message *message)
+{
+    struct shim_report report = {.command = message->id, .record = &client->record};
+    report.kind = message->type == MESSAGE_DONE ? SHIM_DONE : SHIM_FAILED_COMMAND;
+    report.empty = message_number(message, FIELD_EMPTY, 0) != 0;
+    report.processes = message_number(message, FIELD_PROCESSES, 0);
+    report.took_ns = message_number(message, FIELD_TOOK_NS, 0);
+    report.code = (enum error_code)message_number(message, FIELD_ERROR, ERROR_NONE);
+    report.text = message_string(message, FIELD_TEXT);
+    client->handler(client->arg, &report);
+}
+
+static bool report_take(struct shim_client *client, const unsigned char *bytes, size_t length)
+{
+    struct message message;
+    if (length > MESSAGE_PACKET_MAX || message_decode(bytes, length, &message, NULL) < 0) {
+        return false;
+    }
+    switch (message.type) {
+    case MESSAGE_STATE:
+        return report_state(client, &message);
+    case MESSAGE_DONE:
+    case MESSAGE_FAILED:
+        report_outcome(client, &message);
+        return true;
+    default:
+        return true; /* of a later version */
+    }
+}
+
+void shim_client_turn(struct shim_client *client)
+{
+    while (client->socket >= 0) {
+        unsigned char bytes[MESSAGE_PACKET_MAX];
+        ssize_t length = recv(client->socket, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_TRUNC);
+        if (length < 0 && errno == EINTR) {
+            continue;
+        }
+        if (length < 0 && errno == EAGAIN) {
+            return;
+        }
+        if (length <= 0) {
+            report_lost(client, "the shim is gone or has a newer server");
+        } else if (!report_take(client, bytes, (size_t)length)) {
+            report_lost(client, "the shim speaks otherwise than agreed");
+        }
+    }
+}
