@@ -18,8 +18,7 @@
 
 struct shim_client {
     int socket;
-    int process; /* a pidfd */
-    bool child;  /* ours to reap */
+    int process; /* a pidfd; -1: not told yet who it is */
     shim_handler handler;
     void *arg;
     uint64_t last_command;
@@ -48,14 +47,10 @@ static struct shim_client *client_create(shim_handler handler, void *arg)
 
 void shim_client_destroy(struct shim_client *client)
 {
-    siginfo_t info;
     if (client == NULL) {
         return;
     }
     descriptor_close(&client->socket);
-    if (client->child && client->process >= 0) {
-        (void)waitid(P_PIDFD, (id_t)client->process, &info, WEXITED | WNOHANG);
-    }
     descriptor_close(&client->process);
     free(client);
 }
@@ -78,7 +73,9 @@ void shim_client_set_token(struct shim_client *client, uint64_t epoch, uint64_t 
 
 void shim_client_wake(const struct shim_client *client)
 {
-    (void)syscall(SYS_pidfd_send_signal, client->process, SIGCONT, NULL, 0);
+    if (client->process >= 0) {
+        (void)syscall(SYS_pidfd_send_signal, client->process, SIGCONT, NULL, 0);
+    }
 }
 
 /* ---- starting
@@ -179,8 +176,7 @@ static int client_spawn(struct shim_client *client, const char *program, const s
         return error_set_errno(error, number, "start shim '%s'", program);
     }
     client->socket = sockets[0];
-    client->process = (int)syscall(SYS_pidfd_open, pid, 0); /* ours, not reaped: it is there */
-    client->child = true;
+    (void)waitpid(pid, NULL, 0); /* it forks the shim and ends */
     return 0;
 }
 
@@ -244,7 +240,9 @@ static int client_connect(struct shim_client *client, const char *directory, str
     client->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (client->socket < 0 ||
         connect(client->socket, (const struct sockaddr *)&address.name, sizeof(address.name)) < 0) {
-        result = error_set_errno(error, errno, "connect to the shim in '%s'", directory);
+        char reason[64];
+        result = error_set(error, ERROR_UNAVAILABLE, "connect to the shim in '%s': %s; try again",
+                           directory, strerror_r(errno, reason, sizeof(reason)));
     } else if (!owner_right(client->socket, &client->record)) {
         result =
             error_set(error, ERROR_PERMISSION_DENIED,
@@ -260,6 +258,11 @@ static int client_connect(struct shim_client *client, const char *directory, str
         }
     }
     return result;
+}
+
+static bool record_final(const struct shim_record *record)
+{
+    return record->state == SHIM_ENDED || record->state == SHIM_FAILED;
 }
 
 static int client_recognise(struct shim_client *client, bool *ret_there, struct error *error)
@@ -294,6 +297,11 @@ int shim_client_find(const char *directory, shim_handler handler, void *arg,
         shim_client_set_token(client, client->record.epoch, client->record.generation);
         shim_client_wake(client);
         result = client_connect(client, directory, error);
+        /* One that has told the end and is about to go has no door any more. */
+        if (result == -(int)ERROR_UNAVAILABLE && record_final(&client->record)) {
+            result = 0;
+            there = false;
+        }
     }
     if (result == 0) {
         *ret_record = client->record;
@@ -403,6 +411,9 @@ static bool report_state(struct shim_client *client, const struct message *messa
     struct shim_report report = {.kind = SHIM_STATE, .record = &client->record};
     if (record_take(&client->record, message, NULL) < 0) {
         return false;
+    }
+    if (client->process < 0) {
+        client->process = process_open((pid_t)client->record.shim_pid, client->record.shim_start);
     }
     report.frozen = message_number(message, FIELD_FROZEN, 0) != 0;
     report.stirred = message_number(message, FIELD_STIRRED, 0);

@@ -54,8 +54,7 @@ int shim_client_find(const char *directory, shim_handler handler, void *arg,
                      struct shim_record *ret_record, struct shim_client **ret_client,
                      struct error *error);
 
-/* Lets go: the shim and its job go on. One that we started is reaped if it is over. NULL is fine.
- */
+/* Lets go: the shim and its job go on. NULL is fine. */
 void shim_client_destroy(struct shim_client *client);
 
 int shim_client_fd(const struct shim_client *client); /* -1 after SHIM_LOST */

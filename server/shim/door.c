@@ -14,6 +14,7 @@
 #include "server/base/log.h"
 #include "server/shim/address.h"
 
+#define DOOR_WAITING_MAX 64
 #define MESSAGES_A_TURN 16 /* a chatty server does not keep the job's output waiting */
 
 void door_init(struct door *door, struct shim *shim, int epoll)
@@ -45,7 +46,7 @@ int door_open(struct door *door, const char *directory, struct error *error)
     int fd = result < 0 ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (result == 0 &&
         (fd < 0 || bind(fd, (const struct sockaddr *)&address.name, sizeof(address.name)) < 0 ||
-         listen(fd, DOOR_GUESTS_MAX) < 0 || watch(door, fd) < 0)) {
+         listen(fd, DOOR_WAITING_MAX) < 0 || watch(door, fd) < 0)) {
         result = error_set_errno(error, errno, "listen in '%s'", directory);
         leave(&fd);
     }

@@ -142,13 +142,14 @@ static void set_descriptors(const struct launch *launch, int socket)
     }
 }
 
-/* Ignored signals outlive exec, and so does the mask. */
+/* Ignored signals outlive exec, and so does the mask. By the kernel's own call: the library keeps
+ * two signals to itself, and its posix_spawn leaves them ignored. */
 static void set_signals(void)
 {
-    struct sigaction standard = {.sa_handler = SIG_DFL};
+    static const uint64_t standard[8]; /* no larger a struct on any machine: all 0 is the default */
     sigset_t none;
     for (int signal = 1; signal < NSIG; signal++) {
-        (void)sigaction(signal, &standard, NULL);
+        (void)syscall(SYS_rt_sigaction, signal, standard, NULL, sizeof(uint64_t));
     }
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);

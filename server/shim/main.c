@@ -207,6 +207,10 @@ int main(int count, char **arguments)
                       arguments[0], MESSAGE_VERSION);
         return 2;
     }
+    if (fork() > 0) {
+        _exit(0); /* so that the shim is nobody's child: its server waits for this one and may
+                     forget it */
+    }
     process_settle();
     if (job_take(&copy, &error) < 0) {
         last_word(SERVER_FD, &error);

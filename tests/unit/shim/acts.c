@@ -133,7 +133,8 @@ static void act_write(const char *argument)
         block[i] = '\n';
     }
     for (long left = strtol(argument, NULL, 10); left > 0;) {
-        ssize_t written = write(1, block, left < (long)sizeof(block) ? (size_t)left : sizeof(block));
+        ssize_t written =
+            write(1, block, left < (long)sizeof(block) ? (size_t)left : sizeof(block));
         if (written <= 0) {
             _exit(1);
         }
@@ -222,8 +223,8 @@ void act_if_asked(int count, char **arguments)
         const char *name;
         void (*act)(const char *argument);
     } acts[] = {
-        {"tree", act_tree},   {"many", act_many},   {"chain", act_chain},     {"spin", act_spin},
-        {"write", act_write}, {"talk", act_talk},   {"close", act_close},     {"threads", act_threads},
+        {"tree", act_tree},   {"many", act_many}, {"chain", act_chain}, {"spin", act_spin},
+        {"write", act_write}, {"talk", act_talk}, {"close", act_close}, {"threads", act_threads},
         {"stay", act_stay},   {"exit", act_exit},
     };
     for (size_t i = 0; count > 1 && i < sizeof(acts) / sizeof(acts[0]); i++) {

@@ -1,5 +1,5 @@
-/* acts.h: what the jobs of these tests do: the test program itself, started again with an act's name. Each
- * process of an act ends by itself after a minute. */
+/* acts.h: what the jobs of these tests do: the test program itself, started again with an act's
+ * name. Each process of an act ends by itself after a minute. */
 #ifndef TIDEPOOL_TESTS_SHIM_ACTS_H
 #define TIDEPOOL_TESTS_SHIM_ACTS_H
 

@@ -26,7 +26,8 @@ static char place[64]; /* with the programs, and a folder for each test */
 static enum cgroup_mode mode_now;
 static unsigned count;
 
-/* ---- modes ----------------------------------------------------------------------------------------- */
+/* ---- modes
+ * ----------------------------------------------------------------------------------------- */
 
 static void file_copy(const char *from, const char *to)
 {
@@ -60,6 +61,10 @@ static void place_make(void)
     (void)strcat(shim, "/tidepool-shim");
     (void)snprintf(place, sizeof(place), "/tmp/tidepool-shim-XXXXXX");
     if (mkdtemp(place) == NULL || chmod(place, 0755) < 0) {
+        exit(1);
+    }
+    (void)snprintf(target, sizeof(target), "%s/open", place);
+    if (mkdir(target, 0777) < 0 || chmod(target, 0777) < 0) {
         exit(1);
     }
     (void)snprintf(target, sizeof(target), "%s/tidepool-shim", place);
@@ -129,7 +134,8 @@ int fixture_run_modes(int (*group)(void))
     return failures;
 }
 
-/* ---- one test ----------------------------------------------------------------------------------------- */
+/* ---- one test
+ * ----------------------------------------------------------------------------------------- */
 
 int fixture_setup(void **state)
 {
@@ -201,6 +207,11 @@ int fixture_teardown(void **state)
     return 0;
 }
 
+void fixture_open_path(const struct fixture *fixture, const char *name, char path[320])
+{
+    (void)snprintf(path, 320, "%s/open/%s%s", place, name, strrchr(fixture->directory, '/') + 1);
+}
+
 const char *fixture_program(void)
 {
     static char path[128];
@@ -255,7 +266,8 @@ void fixture_begin(struct fixture *fixture)
     struct error error = {.text = ""};
     int result;
     (void)snprintf(program, sizeof(program), "%s/tidepool-shim", place);
-    result = shim_client_start(program, &fixture->job, on_report, fixture, &fixture->client, &error);
+    result =
+        shim_client_start(program, &fixture->job, on_report, fixture, &fixture->client, &error);
     if (result < 0) {
         fail_msg("%s", error.text);
     }
@@ -326,9 +338,16 @@ bool fixture_restart(struct fixture *fixture)
     fixture->client = NULL;
     fixture->told = fixture->lost = false;
     fixture->last_answer = 0;
-    if (shim_client_find(fixture->directory, on_report, fixture, &record, &fixture->client,
-                         &error) < 0) {
-        fail_msg("%s", error.text);
+    for (int tries = 0;; tries++) {
+        int result = shim_client_find(fixture->directory, on_report, fixture, &record,
+                                      &fixture->client, &error);
+        if (result == 0) {
+            break;
+        }
+        if (result != -(int)ERROR_UNAVAILABLE || tries == 1000) {
+            fail_msg("%s", error.text);
+        }
+        (void)poll(NULL, 0, 5);
     }
     fixture->record = record;
     return fixture->client != NULL;

@@ -1,7 +1,7 @@
-/* fixture.h: real shims with real jobs for tests. The test program is also each job's program (acts.h).
- * Modes:   with a v2 group, with the v1 freezer, with neither, as a plain user; what the machine does not have
- *          is left out, and said.
- * Bounds:  each wait ends by itself; a test's processes are ended by pid and start time alone. */
+/* fixture.h: real shims with real jobs for tests. The test program is also each job's program
+ * (acts.h). Modes:   with a v2 group, with the v1 freezer, with neither, as a plain user; what the
+ * machine does not have is left out, and said. Bounds:  each wait ends by itself; a test's
+ * processes are ended by pid and start time alone. */
 #ifndef TIDEPOOL_TESTS_SHIM_FIXTURE_H
 #define TIDEPOOL_TESTS_SHIM_FIXTURE_H
 
@@ -47,6 +47,8 @@ int fixture_run_modes(int (*group)(void));
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
 
+/* A path in a folder that any user may write to. */
+void fixture_open_path(const struct fixture *fixture, const char *name, char path[320]);
 const char *fixture_program(void); /* this one, where any user may execute it */
 void fixture_act(struct fixture *fixture, const char *act, const char *argument);
 void fixture_shell(struct fixture *fixture, const char *script);
@@ -57,7 +59,8 @@ void fixture_wait_state(struct fixture *fixture, enum shim_state state);
 void fixture_wait_lost(struct fixture *fixture);
 /* Waits for the command's answer. */
 const struct answer *fixture_answer(struct fixture *fixture, uint64_t command);
-/* Forgets the client, as a server does that was killed, and finds the shim again; false: it is gone. */
+/* Forgets the client, as a server does that was killed, and finds the shim again; false: it is
+ * gone. */
 bool fixture_restart(struct fixture *fixture);
 /* Waits until the log has `text`, and returns what it has; valid until the next call. */
 const char *fixture_log_until(struct fixture *fixture, const char *text);

@@ -63,11 +63,11 @@ static void start_must_fail(struct fixture *fixture, enum shim_step step, int nu
     assert_int_equal(fixture->record.state, SHIM_FAILED);
 }
 
-static void script_write(const struct fixture *fixture, const char *text, mode_t mode, char path[512])
+static void script_write(const struct fixture *fixture, const char *text, mode_t mode,
+                         char path[320])
 {
     int fd;
-    (void)snprintf(path, 512, "%s/../script-%d-%u", fixture->directory, getpid(), (unsigned)mode);
-    (void)unlink(path);
+    fixture_open_path(fixture, "script-", path);
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
@@ -99,7 +99,7 @@ static void a_directory_is_no_program(void **state)
 static void a_script_without_its_execute_bit_is_no_program(void **state)
 {
     struct fixture *fixture = *state;
-    char path[512];
+    char path[320];
     script_write(fixture, "#!/bin/sh\nexit 0\n", 0644, path);
     fixture->arguments[0] = path;
     start_must_fail(fixture, START_EXECUTE, EACCES, "Permission denied");
@@ -108,7 +108,7 @@ static void a_script_without_its_execute_bit_is_no_program(void **state)
 static void a_script_without_a_first_line_is_no_program(void **state)
 {
     struct fixture *fixture = *state;
-    char path[512];
+    char path[320];
     script_write(fixture, "exit 0\n", 0755, path);
     fixture->arguments[0] = path;
     start_must_fail(fixture, START_EXECUTE, ENOEXEC, "Exec format error");
@@ -117,7 +117,7 @@ static void a_script_without_a_first_line_is_no_program(void **state)
 static void a_missing_interpreter_is_told_apart_from_a_missing_script(void **state)
 {
     struct fixture *fixture = *state;
-    char path[512];
+    char path[320];
     script_write(fixture, "#!/no/such/python\n", 0755, path);
     fixture->arguments[0] = path;
     start_must_fail(fixture, START_INTERPRETER, ENOENT, "its interpreter");
@@ -173,11 +173,9 @@ static void many_failed_starts_leave_no_process_and_no_descriptor(void **state)
         fixture_begin(fixture);
         fixture_wait_state(fixture, SHIM_FAILED);
         fixture_wait_lost(fixture);
-        (void)waitid(P_PID, (id_t)fixture->record.shim_pid, &(siginfo_t){0}, WEXITED | WNOWAIT);
-        shim_client_destroy(fixture->client); /* reaps it */
+        shim_client_destroy(fixture->client);
         fixture->client = NULL;
         fixture->told = fixture->lost = false;
-        assert_false(pid_lives((pid_t)fixture->record.shim_pid));
         for (int name = 0; name < 3; name++) {
             static const char *const names[] = {"record", "socket", "log"};
             (void)snprintf(path, sizeof(path), "%s/%s", fixture->directory, names[name]);
@@ -244,19 +242,18 @@ static void a_job_of_another_user_has_nothing_of_ours(void **state)
 {
     struct fixture *fixture = *state;
     static const uint32_t groups[] = {12345};
-    char output[512];
+    char output[320];
     struct stat status;
     const char *log;
     if (fixture->uid != 0) {
         return; /* a plain user has itself alone */
     }
-    fixture_shell(fixture, "id -u; id -G; cat /proc/$$/status | grep CapEff; touch /root/x 2>&1; echo done");
+    fixture_shell(fixture,
+                  "id -u; id -G; cat /proc/$$/status | grep CapEff; touch /root/x 2>&1; echo done");
     fixture->job.uid = fixture->job.gid = PLAIN_USER;
     fixture->job.groups = groups;
     fixture->job.group_count = 1;
-    (void)snprintf(output, sizeof(output), "%s/../out-%u-%d", fixture->directory,
-                   (unsigned)fixture->mode, getpid());
-    (void)unlink(output);
+    fixture_open_path(fixture, "out-", output);
     fixture->job.output = output;
     fixture_begin(fixture);
     fixture_wait_state(fixture, SHIM_ENDED);
@@ -296,7 +293,8 @@ static void a_program_is_found_by_the_jobs_own_path(void **state)
     assert_string_equal(fixture_log(fixture), "found\n");
 }
 
-/* ---- restart ---------------------------------------------------------------------------------------- */
+/* ---- restart
+ * ---------------------------------------------------------------------------------------- */
 
 static void a_later_server_finds_shim_job_and_lease_again(void **state)
 {
@@ -353,7 +351,8 @@ static void log_and_exit_code_wait_for_the_next_server(void **state)
     assert_int_equal(fixture_answer(fixture, shim_client_close(fixture->client))->kind, SHIM_DONE);
     fixture_wait_lost(fixture);
     (void)close(pipes[1]);
-    assert_false(fixture_restart(fixture)); /* gone, as it was told to; the record tells all the same */
+    assert_false(
+        fixture_restart(fixture)); /* gone, as it was told to; the record tells all the same */
     assert_int_equal(fixture->record.exit_code, 9);
 }
 
@@ -391,8 +390,7 @@ static int guest_connect(const struct fixture *fixture)
     struct address address;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_int_equal(address_open(&address, fixture->directory, NULL), 0);
-    assert_int_equal(
-        connect(fd, (const struct sockaddr *)&address.name, sizeof(address.name)), 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&address.name, sizeof(address.name)), 0);
     address_close(&address);
     return fd;
 }
@@ -446,9 +444,8 @@ static void a_newer_server_takes_the_say_from_an_older_one(void **state)
     fixture_start(fixture);
     older = fixture->client;
     fixture->client = NULL;
-    assert_int_equal(shim_client_find(fixture->directory, NULL, NULL, &record, &fixture->client,
-                                      &error),
-                     0);
+    assert_int_equal(
+        shim_client_find(fixture->directory, NULL, NULL, &record, &fixture->client, &error), 0);
     shim_client_destroy(fixture->client);
     fixture->client = older; /* its connection is closed by the shim */
     fixture_wait_lost(fixture);
