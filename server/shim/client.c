@@ -22,6 +22,7 @@ struct shim_client {
     shim_handler handler;
     void *arg;
     uint64_t last_command;
+    uint16_t version;           /* the shim's: it may be older than we are */
     uint64_t epoch, generation; /* what commands carry */
     struct shim_record record;
 };
@@ -39,6 +40,7 @@ static struct shim_client *client_create(shim_handler handler, void *arg)
     struct shim_client *client = calloc(1, sizeof(*client));
     if (client != NULL) {
         client->socket = client->process = -1;
+        client->version = MESSAGE_VERSION;
         client->handler = handler;
         client->arg = arg;
     }
@@ -223,6 +225,7 @@ static uint64_t command_send(struct shim_client *client, struct message *message
         return 0;
     }
     message->id = ++client->last_command;
+    message->version = client->version;
     message_encode(message, bytes);
     return send(client->socket, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length
                ? message->id
@@ -295,6 +298,7 @@ int shim_client_find(const char *directory, shim_handler handler, void *arg,
     }
     if (result == 0 && there) {
         shim_client_set_token(client, client->record.epoch, client->record.generation);
+        client->version = client->record.version;
         shim_client_wake(client);
         result = client_connect(client, directory, error);
         /* One that has told the end and is about to go has no door any more. */

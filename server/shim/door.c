@@ -39,19 +39,46 @@ static void leave(int *fd)
     *fd = -1;
 }
 
-int door_open(struct door *door, const char *directory, struct error *error)
+/* The socket's file is the server's. Its folder must be, or anybody could take the place of either.
+ */
+static int place_settle(const char *directory, uid_t owner, const char *socket_path,
+                        struct error *error)
+{
+    struct stat status;
+    if (lstat(directory, &status) < 0 || !S_ISDIR(status.st_mode) || status.st_uid != owner ||
+        (status.st_mode & 077) != 0) {
+        return error_set(error, ERROR_PERMISSION_DENIED,
+                         "shim directory '%s': is not one of user %u alone (mode 0700)", directory,
+                         owner);
+    }
+    if (socket_path != NULL && owner != geteuid() && lchown(socket_path, owner, (gid_t)-1) < 0) {
+        return error_set_errno(error, errno, "give the socket in '%s' to user %u", directory,
+                               owner);
+    }
+    return 0;
+}
+
+int door_open(struct door *door, const char *directory, uid_t owner, struct error *error)
 {
     struct address address;
-    int result = address_open(&address, directory, error);
-    int fd = result < 0 ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (result == 0 &&
-        (fd < 0 || bind(fd, (const struct sockaddr *)&address.name, sizeof(address.name)) < 0 ||
-         listen(fd, DOOR_WAITING_MAX) < 0 || watch(door, fd) < 0)) {
+    int result = place_settle(directory, owner, NULL, error);
+    int fd = -1;
+    if (result < 0 || (result = address_open(&address, directory, error)) < 0) {
+        return result;
+    }
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address.name, sizeof(address.name)) < 0 ||
+        listen(fd, DOOR_WAITING_MAX) < 0 || watch(door, fd) < 0) {
         result = error_set_errno(error, errno, "listen in '%s'", directory);
+    } else {
+        result = place_settle(directory, owner, address.name.sun_path, error);
+    }
+    if (result < 0) {
         leave(&fd);
     }
     address_close(&address);
     door->listener = fd;
+    door->owner = owner;
     return result;
 }
 
@@ -283,12 +310,12 @@ static void guest_ready(struct door *door, int *guest)
     }
 }
 
-static bool peer_trusted(int fd)
+static bool peer_trusted(const struct door *door, int fd)
 {
     struct ucred peer;
     socklen_t size = sizeof(peer);
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-           (peer.uid == geteuid() || peer.uid == 0);
+           (peer.uid == door->owner || peer.uid == geteuid() || peer.uid == 0);
 }
 
 static void guest_arrives(struct door *door)
@@ -297,7 +324,7 @@ static void guest_arrives(struct door *door)
     if (fd < 0) {
         return;
     }
-    if (!peer_trusted(fd) || watch(door, fd) < 0) {
+    if (!peer_trusted(door, fd) || watch(door, fd) < 0) {
         leave(&fd);
         return;
     }

@@ -14,6 +14,7 @@
 
 struct door {
     struct shim *shim;
+    uid_t owner;  /* the server's user */
     int epoll;    /* the loop's; its events carry descriptors */
     int listener; /* -1: not open */
     int server;   /* -1: none connected */
@@ -21,7 +22,7 @@ struct door {
 };
 
 void door_init(struct door *door, struct shim *shim, int epoll);
-int door_open(struct door *door, const char *directory, struct error *error);
+int door_open(struct door *door, const char *directory, uid_t owner, struct error *error);
 /* The connection that the shim was started with; owned from here on. */
 void door_welcome(struct door *door, int fd);
 void door_fini(struct door *door);

@@ -53,6 +53,7 @@ static void job_put(const struct shim_job *job, struct message *message)
     text_put(message, FIELD_WORKING_DIRECTORY, job->working_directory);
     text_put(message, FIELD_OUTPUT, job->output);
     message_put(message, FIELD_HAS_STDIN, job->stdin_fd >= 0);
+    message_put(message, FIELD_OWNER, job->owner);
     message_put(message, FIELD_UID, job->uid);
     message_put(message, FIELD_GID, job->gid);
     message_put_bytes(message, FIELD_GROUPS, job->groups,
@@ -166,6 +167,7 @@ static void job_take(struct shim_job *job, const struct message *message)
     job->working_directory = text_take(message, FIELD_WORKING_DIRECTORY);
     job->output = text_take(message, FIELD_OUTPUT);
     job->stdin_fd = message_number(message, FIELD_HAS_STDIN, 0) ? 0 : -1;
+    job->owner = (uid_t)message_number(message, FIELD_OWNER, UINT32_MAX);
     job->uid = (uid_t)message_number(message, FIELD_UID, UINT32_MAX);
     job->gid = (gid_t)message_number(message, FIELD_GID, UINT32_MAX);
     job->umask = (mode_t)message_number(message, FIELD_UMASK, 077);

@@ -29,7 +29,8 @@ struct shim_job {
     const char *working_directory;
     const char *output; /* also written here, uncapped, opened as the user; NULL: nowhere */
     int stdin_fd;       /* -1: /dev/null */
-    uid_t uid;          /* the shim's own, or whose it may become */
+    uid_t owner;        /* the server's user: has the directory and may command the shim */
+    uid_t uid;          /* the job's: the shim's own, or one that it may become */
     gid_t gid;
     const uint32_t *groups;
     size_t group_count;

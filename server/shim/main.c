@@ -73,7 +73,7 @@ static void log_settle(const char *directory)
     char path[PATH_MAX];
     int fd;
     (void)snprintf(path, sizeof(path), "%s/shim.log", directory);
-    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {
         (void)dup2(fd, 2);
         (void)close(fd);
@@ -178,7 +178,7 @@ static int loop_begin(struct loop *loop, struct job_copy *copy, struct error *er
         result = error_set_errno(error, errno, "start shim: signals, events");
     }
     if (result == 0) {
-        result = door_open(&loop->door, copy->job.directory, error);
+        result = door_open(&loop->door, copy->job.directory, copy->job.owner, error);
     }
     if (result < 0) {
         last_word(SERVER_FD, error);

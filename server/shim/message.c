@@ -62,6 +62,7 @@ static const unsigned char kinds[FIELD_COUNT] = {
     [FIELD_TOOK_NS] = NUMBER,
     [FIELD_FROZEN] = NUMBER,
     [FIELD_STIRRED] = NUMBER,
+    [FIELD_OWNER] = NUMBER,
 };
 _Static_assert(FIELD_COUNT <= 64, "`present` has a bit for each field");
 

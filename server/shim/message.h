@@ -97,7 +97,8 @@ enum message_field {
     FIELD_TOOK_NS = 54,
     FIELD_FROZEN = 55,
     FIELD_STIRRED = 56,
-    FIELD_COUNT = 57,
+    FIELD_OWNER = 57,
+    FIELD_COUNT = 58,
 };
 
 struct message {

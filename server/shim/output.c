@@ -8,15 +8,26 @@
 #include <unistd.h>
 
 #define BLOCK_BYTES 65536
-#define LOG_FLAGS (O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW)
 
-int output_init(struct output *output, const char *directory, uint64_t bytes_max, int pipe,
-                int copy, struct error *error)
+/* A new file: never one that somebody has put there. */
+static int log_open_new(const struct output *output)
 {
-    *output = (struct output){.pipe = pipe, .copy = copy, .log = -1, .bytes_max = bytes_max};
+    int fd =
+        openat(output->directory, "log", O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0 && output->owner != geteuid()) {
+        (void)!fchown(fd, output->owner, (gid_t)-1);
+    }
+    return fd;
+}
+
+int output_init(struct output *output, const char *directory, uid_t owner, uint64_t bytes_max,
+                struct error *error)
+{
+    *output =
+        (struct output){.pipe = -1, .copy = -1, .log = -1, .owner = owner, .bytes_max = bytes_max};
     output->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (output->directory >= 0) {
-        output->log = openat(output->directory, "log", LOG_FLAGS, 0600);
+        output->log = log_open_new(output);
     }
     if (output->log < 0) {
         int result = error_set_errno(error, errno, "open log in '%s'", directory);
@@ -49,7 +60,7 @@ static void log_rotate(struct output *output)
     if (renameat(output->directory, "log", output->directory, "log.1") == 0) {
         output->dropped += output->size_before;
         output->size_before = output->size;
-        fresh = openat(output->directory, "log", LOG_FLAGS, 0600);
+        fresh = log_open_new(output);
     }
     if (fresh >= 0) {
         descriptor_close(&output->log);

@@ -8,12 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "server/base/error.h"
 
 struct output {
     int pipe;      /* -1: closed */
     int directory; /* of the log */
+    uid_t owner;   /* who may read it */
     int log;
     int copy; /* the user's file; -1: none */
     uint64_t bytes_max;
@@ -25,9 +27,10 @@ struct output {
     int lost_reason;
 };
 
-/* Takes over `pipe` (its reading end, non-blocking) and `copy`. */
-int output_init(struct output *output, const char *directory, uint64_t bytes_max, int pipe,
-                int copy, struct error *error);
+/* Opens the log. The pipe (its reading end, non-blocking) and the copy are set, and owned, after
+ * that. */
+int output_init(struct output *output, const char *directory, uid_t owner, uint64_t bytes_max,
+                struct error *error);
 void output_fini(struct output *output);
 /* Takes at most `bytes_max` bytes: 1 there may be more, 0 nothing now, -1 nobody writes any more.
  */

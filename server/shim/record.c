@@ -36,6 +36,7 @@ static const struct entry {
     NUMBER(FIELD_NOTICE_DEADLINE, notice_deadline_ns),
     NUMBER(FIELD_KILL_DEADLINE, kill_deadline_ns),
     NUMBER(FIELD_UID, uid),
+    NUMBER(FIELD_OWNER, owner),
     TEXT(FIELD_BOOT, boot),
     NUMBER(FIELD_SHIM_PID, shim_pid),
     NUMBER(FIELD_SHIM_START, shim_start),
@@ -148,8 +149,14 @@ static int paths_make(const char *directory, char path[PATH_MAX], char fresh[PAT
     return 0;
 }
 
-static int file_replace(const char *directory, const unsigned char *bytes, size_t length,
-                        struct error *error)
+/* A shim with privileges writes for a server that has none. */
+static int owner_give(int fd, uid_t owner)
+{
+    return owner == geteuid() ? 0 : fchown(fd, owner, (gid_t)-1);
+}
+
+static int file_replace(const char *directory, uid_t owner, const unsigned char *bytes,
+                        size_t length, struct error *error)
 {
     char path[PATH_MAX], fresh[PATH_MAX];
     int result = paths_make(directory, path, fresh, error);
@@ -157,10 +164,11 @@ static int file_replace(const char *directory, const unsigned char *bytes, size_
     if (result < 0) {
         return result;
     }
-    fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    (void)unlink(fresh); /* and never into what somebody has put there */
+    fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     above = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || above < 0 || write_whole(fd, bytes, length) < 0 || fsync(fd) < 0 ||
-        rename(fresh, path) < 0 || fsync(above) < 0) {
+    if (fd < 0 || above < 0 || owner_give(fd, owner) < 0 || write_whole(fd, bytes, length) < 0 ||
+        fsync(fd) < 0 || rename(fresh, path) < 0 || fsync(above) < 0) {
         result = error_set_errno(error, errno, "write shim record '%s'", path);
     }
     if (fd >= 0) {
@@ -188,7 +196,7 @@ int record_write(const char *directory, const struct shim_record *record, struct
     message_encode(&message, bytes);
     checksum = checksum_add(0, bytes, length);
     memcpy(bytes + length, &checksum, CHECKSUM_SIZE); /* little-endian, as all the formats here */
-    return file_replace(directory, bytes, length + CHECKSUM_SIZE, error);
+    return file_replace(directory, (uid_t)record->owner, bytes, length + CHECKSUM_SIZE, error);
 }
 
 static int bytes_check(const unsigned char *bytes, size_t length, const char *path,
@@ -210,6 +218,7 @@ static int bytes_check(const unsigned char *bytes, size_t length, const char *pa
         record_take(&record, &message, error) < 0) {
         return error_prefix(error, "shim record '%s'", path);
     }
+    record.version = message.version;
     *ret_record = record;
     return 0;
 }

@@ -40,6 +40,7 @@ enum shim_step {
 };
 
 struct shim_record {
+    uint16_t version; /* that its shim speaks; of a record that was read */
     /* The server's: whose job, with what. */
     char job[SHIM_NAME_MAX], lease[SHIM_NAME_MAX], devices[SHIM_TEXT_MAX];
     uint64_t epoch, generation; /* of the fencing token: they order, its secret authorises */
@@ -47,6 +48,7 @@ struct shim_record {
     uint64_t token_size;
     uint64_t notice_deadline_ns, kill_deadline_ns; /* 0: none */
     uint64_t uid;
+    uint64_t owner; /* the server's user, whose this file is: may command the shim */
     /* Who the shim is, and what proves to it that a caller may command it. */
     char boot[BOOT_ID_SIZE];
     uint64_t shim_pid, shim_start;

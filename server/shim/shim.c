@@ -80,6 +80,7 @@ static int record_begin(struct shim *shim, struct error *error)
     record->epoch = job->epoch;
     record->generation = job->generation;
     record->uid = job->uid;
+    record->owner = job->owner;
     record->shim_pid = (uint64_t)self.pid;
     record->shim_start = self.start;
     record->state = SHIM_STARTING;
@@ -152,7 +153,7 @@ static int job_begin(struct shim *shim, struct error *error)
     struct launched launched;
     int result = record_begin(shim, error);
     if (result == 0) {
-        result = output_init(&shim->output, job->directory, job->log_bytes, -1, -1, error);
+        result = output_init(&shim->output, job->directory, job->owner, job->log_bytes, error);
     }
     if (result == 0) {
         result = group_begin(shim, error);

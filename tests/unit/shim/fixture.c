@@ -168,6 +168,7 @@ int fixture_setup(void **state)
         .environment = fixture->environment,
         .working_directory = "/",
         .stdin_fd = -1,
+        .owner = fixture->uid,
         .uid = fixture->uid,
         .gid = fixture->gid,
         .umask = 027,

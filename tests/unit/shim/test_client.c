@@ -176,8 +176,8 @@ static void many_failed_starts_leave_no_process_and_no_descriptor(void **state)
         shim_client_destroy(fixture->client);
         fixture->client = NULL;
         fixture->told = fixture->lost = false;
-        for (int name = 0; name < 3; name++) {
-            static const char *const names[] = {"record", "socket", "log"};
+        for (int name = 0; name < 4; name++) {
+            static const char *const names[] = {"record", "socket", "log", "shim.log"};
             (void)snprintf(path, sizeof(path), "%s/%s", fixture->directory, names[name]);
             (void)unlink(path);
         }
@@ -203,7 +203,7 @@ static void the_job_sees_its_own_descriptors_signals_and_limits_only(void **stat
     (void)sigprocmask(SIG_BLOCK, &blocked, NULL);
     (void)setenv("TIDEPOOL_SERVER_SECRET", "key", 1);
     fixture_shell(fixture, "echo fds $(ls /proc/$$/fd | tr '\\n' ' '); grep -E '^Sig(Blk|Ign)' "
-                           "/proc/$$/status; umask; ulimit -n; nice; pwd; env; "
+                           "/proc/self/status; umask; ulimit -n; nice; pwd; env; "
                            "cat /proc/$$/oom_score_adj; cut -d' ' -f1,5,6 /proc/$$/stat; "
                            "echo done");
     fixture->job.limits = &limit;

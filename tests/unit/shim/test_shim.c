@@ -290,7 +290,7 @@ static void a_job_that_writes_a_gigabyte_ends_and_leaves_a_bounded_log(void **st
 {
     struct fixture *fixture = *state;
     const char *bytes = fixture->mode == CGROUP_ONLY_V2 ? "1000000000" : "20000000";
-    char before[320], copy[320];
+    char before[sizeof(fixture->log_path) + 2], copy[320];
     struct stat log, older, own;
     fixture_act(fixture, "write", bytes);
     fixture_open_path(fixture, "copy-", copy);
