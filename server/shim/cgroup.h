@@ -1,8 +1,8 @@
 /* cgroup.h: a control group of a job's own, where one may be made: the kernel then freezes and
- * kills whole trees at once, whoever double-forked or changed its session. Kinds:   v2
- * (cgroup.freeze, cgroup.kill) or the v1 freezer; a machine may have either, both (a v2 tree
- * without controllers beside v1) or none that we may write to. Errors:  negative with a text;
- * nothing is half made. */
+ * kills whole trees at once, whoever double-forked or changed its session.
+ * Kinds:   v2 (cgroup.freeze, cgroup.kill) or the v1 freezer; a machine may have either, both (a
+ *          v2 tree without controllers beside v1) or none that we may write to.
+ * Errors:  negative with a text; nothing is half made. */
 #ifndef TIDEPOOL_SHIM_CGROUP_H
 #define TIDEPOOL_SHIM_CGROUP_H
 

@@ -80,8 +80,7 @@ void shim_client_wake(const struct shim_client *client)
     }
 }
 
-/* ---- starting
- * ------------------------------------------------------------------------------------ */
+/* ---- starting --------------------------------------------------------------------------- */
 
 /* A copy of a descriptor where it does not stand in the way of the others. */
 static int descriptor_raise(int *fd)
@@ -205,8 +204,7 @@ int shim_client_start(const char *program, const struct shim_job *job, shim_hand
     return 0;
 }
 
-/* ---- finding again
- * --------------------------------------------------------------------------------- */
+/* ---- finding again ---------------------------------------------------------------------- */
 
 /* Whether the socket's other end is the process of the record. */
 static bool owner_right(int socket, const struct shim_record *record)
@@ -317,8 +315,7 @@ int shim_client_find(const char *directory, shim_handler handler, void *arg,
     return result;
 }
 
-/* ---- commands
- * -------------------------------------------------------------------------------------- */
+/* ---- commands --------------------------------------------------------------------------- */
 
 static void command_init(const struct shim_client *client, struct message *message,
                          enum message_type type)
@@ -400,8 +397,7 @@ uint64_t shim_client_update(struct shim_client *client, const struct shim_record
     return command_send(client, &message);
 }
 
-/* ---- reports
- * --------------------------------------------------------------------------------------- */
+/* ---- reports ---------------------------------------------------------------------------- */
 
 static void report_lost(struct shim_client *client, const char *text)
 {

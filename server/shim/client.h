@@ -1,10 +1,11 @@
-/* client.h: a server's side of a shim: starts one, finds one again after a restart, commands it and
- * hears from it.
+/* client.h: a server's side of a shim: starts one, finds one again after a restart, commands it
+ * and hears from it.
  * Use:     poll shim_client_fd for reading; when it is ready call shim_client_turn, which never
- * blocks and calls the handler for each report. The first one after start or find is the state.
+ *          blocks and calls the handler for each report. The first one after start or find is the
+ *          state.
  * Commands: return the id that the answer (DONE or FAILED) carries, or 0: not connected, or the
- * shim does not read. An answer comes within the command's bound, unless the shim is stopped or
- *          dead: the caller keeps the time, then shim_client_wake, then remains.h.
+ *           shim does not read. An answer comes within the command's bound, unless the shim is
+ *           stopped or dead: the caller keeps the time, then shim_client_wake, then remains.h.
  * Errors:  negative with a text, nothing changed.
  * Thread:  one at a time. */
 #ifndef TIDEPOOL_SHIM_CLIENT_H

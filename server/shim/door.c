@@ -98,8 +98,7 @@ void door_fini(struct door *door)
     }
 }
 
-/* ---- answers
- * ------------------------------------------------------------------------------------- */
+/* ---- answers ---------------------------------------------------------------------------- */
 
 static void tell(struct door *door, const struct message *message)
 {
@@ -153,8 +152,7 @@ void door_tell_outcome(void *arg, const struct shim_outcome *outcome)
     tell(arg, &message);
 }
 
-/* ---- commands
- * ------------------------------------------------------------------------------------ */
+/* ---- commands --------------------------------------------------------------------------- */
 
 /* Old tokens change nothing. */
 static int fence(const struct door *door, const struct message *message, struct error *error)
@@ -243,8 +241,7 @@ static void command_take(struct door *door, const struct message *message)
     door_tell_outcome(door, &outcome);
 }
 
-/* ---- connections
- * --------------------------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------------------------ */
 
 /* One whole message: its length; 0: nothing now; -1: the connection is over or breaks the rules. */
 static int receive(int fd, unsigned char *bytes, struct message *message)

@@ -1,10 +1,13 @@
 /* door.h: who may command a shim, and how: its socket (`socket` in its directory) and the
- * connection that it was started with. Trust:   the peer's user is the shim's own or root
- * (SO_PEERCRED), and its first message has the secret of the record. The connection from the start
- * needs neither: it was inherited. Fencing: a command carries its token's epoch and generation; one
- * that is behind the record's is refused, so that a server from before changes nothing. Peers: the
- * newest server has the say, the one before is closed; who does not read is closed too and may come
- * again: the state is told on each connection. Thread:  the shim's only one. */
+ * connection that it was started with.
+ * Trust:   the peer's user is the server's, the shim's own or root (SO_PEERCRED), and its first
+ *          message has the secret of the record. The connection from the start needs neither: it
+ *          was inherited.
+ * Fencing: a command carries its token's epoch and generation; one that is behind the record's is
+ *          refused, so that a server from before changes nothing.
+ * Peers:   the newest server has the say, the one before is closed; who does not read is closed
+ *          too and may come again: the state is told on each connection.
+ * Thread:  the shim's only one. */
 #ifndef TIDEPOOL_SHIM_DOOR_H
 #define TIDEPOOL_SHIM_DOOR_H
 

@@ -54,8 +54,7 @@ static _Noreturn void child_fail(int socket, enum shim_step step, int error_numb
     _exit(127);
 }
 
-/* ---- in the child ------------------------------------------------------------------------------
- */
+/* ---- in the child ----------------------------------------------------------------------- */
 
 static void enter_group(const struct launch *launch, int socket)
 {
@@ -243,8 +242,7 @@ static _Noreturn void child_run(const struct launch *launch, pid_t shim, int soc
                    : execute_in_path(job->arguments, environment, socket));
 }
 
-/* ---- in the shim -------------------------------------------------------------------------------
- */
+/* ---- in the shim ------------------------------------------------------------------------ */
 
 static int receive(int socket, struct word *word, int *ret_fd)
 {

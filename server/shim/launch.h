@@ -1,8 +1,8 @@
 /* launch.h: starts a job's leader: a process that has nothing of ours but its three descriptors.
  * Order:   own session, control group, cores, limits; then its user; only as that user are its
  *          directory and output opened. What fails there is told as itself, with the system's
- * reason. Thread:  the shim's only one; children are not reaped here, but for a leader that never
- * ran. */
+ *          reason.
+ * Thread:  the shim's only one; children are not reaped here, but for a leader that never ran. */
 #ifndef TIDEPOOL_SHIM_LAUNCH_H
 #define TIDEPOOL_SHIM_LAUNCH_H
 

@@ -1,11 +1,12 @@
-/* message.h: what a shim and its server say to each other, and what a shim keeps on disk, as bytes.
+/* message.h: what a shim and its server say to each other, and what a shim keeps on disk, as
+ * bytes.
  * Bytes:   length (4 bytes, the head counted in), version (2), type (2), id (8), then fields in
- *          protobuf's wire format; all little-endian. On the socket (SOCK_SEQPACKET) one message is
- *          one packet.
+ *          protobuf's wire format; all little-endian. On the socket (SOCK_SEQPACKET) one message
+ *          is one packet.
  * Version: the shim's own; a server speaks MESSAGE_VERSION and the one before. A reader skips
- * fields that it does not know, so that a field may be added without a new version. Owner:   a
- * decoded message points into the bytes it was read from. Errors:  negative, as everywhere; what
- * comes in is checked whole before any field is used. */
+ *          fields that it does not know, so that a field may be added without a new version.
+ * Owner:   a decoded message points into the bytes it was read from.
+ * Errors:  negative, as everywhere; what comes in is checked whole before any field is used. */
 #ifndef TIDEPOOL_SHIM_MESSAGE_H
 #define TIDEPOOL_SHIM_MESSAGE_H
 

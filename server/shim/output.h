@@ -1,7 +1,9 @@
 /* output.h: what a job writes, taken from its pipe as fast as the disk allows: into the server's
  * copy, bounded and rotated (`log`, before it `log.1`), and into the user's own file, which has no
- * bound. A full disk drops output, counts it and says so in the log once there is room again; the
- * job never waits for it, nor for anybody who reads the log. Thread:  one. */
+ * bound.
+ * Full:    a full disk drops output, counts it and says so in the log once there is room again;
+ *          the job never waits for it, nor for anybody who reads the log.
+ * Thread:  one. */
 #ifndef TIDEPOOL_SHIM_OUTPUT_H
 #define TIDEPOOL_SHIM_OUTPUT_H
 

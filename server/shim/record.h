@@ -1,8 +1,9 @@
 /* record.h: what a shim keeps on disk about its job, so that any later server finds both again and
  * a server whose store was lost can rebuild from it; after the end, how it ended.
  * File:    `record` in the job's directory, mode 0600: a message and its checksum (CRC-64),
- * replaced as a whole and synced, so that there is always one whole record. Times:   ns of
- * CLOCK_BOOTTIME of the boot that `boot` names; in another boot they mean nothing. Thread:  any. */
+ *          replaced as a whole and synced, so that there is always one whole record.
+ * Times:   ns of CLOCK_BOOTTIME of the boot that `boot` names; in another boot they mean nothing.
+ * Thread:  any. */
 #ifndef TIDEPOOL_SHIM_RECORD_H
 #define TIDEPOOL_SHIM_RECORD_H
 

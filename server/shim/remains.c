@@ -5,11 +5,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "server/base/clock.h"
 #include "server/shim/cgroup.h"
 #include "server/shim/tree.h"
 
 #define STOP_WAITS 40
 #define STOP_WAIT_US 500
+#define DIE_NS (100 * NS_PER_MS) /* for all of them together */
+#define DIE_WAIT_US 200
 
 static void group_take(const struct shim_record *record, struct cgroup *ret_cgroup)
 {
@@ -74,10 +77,19 @@ static bool is_remains(const struct process *process, const struct shim_record *
             process_user(process->pid) == (uid_t)record->uid);
 }
 
+/* What dies loses its environment first: the next look must not come between. */
+static void die_wait(int pidfd, uint64_t until_ns)
+{
+    while (!process_over(pidfd) && boottime_now_ns() < until_ns) {
+        (void)usleep(DIE_WAIT_US);
+    }
+}
+
 static size_t remains_kill(const struct shim_record *record)
 {
     struct process_list list = {0};
     size_t found = 0;
+    uint64_t until_ns = boottime_now_ns() + DIE_NS;
     bool session_ours;
     if (process_scan(&list) < 0) {
         process_list_fini(&list);
@@ -90,6 +102,7 @@ static size_t remains_kill(const struct shim_record *record)
             found++;
             if (pidfd >= 0) {
                 process_signal(pidfd, SIGKILL);
+                die_wait(pidfd, until_ns);
                 (void)close(pidfd);
             }
         }

@@ -1,11 +1,11 @@
-/* shim.h: one job's keeper: starts it, takes its output, reaps all that is below it, stops and ends
- * the whole of it on command, and outlives its server.
+/* shim.h: one job's keeper: starts it, takes its output, reaps all that is below it, stops and
+ * ends the whole of it on command, and outlives its server.
  * States:  starting → running → exited → ended, or starting → failed (the command never ran).
  * Empty:   the kernel's own answer: no child is left to a subreaper (ECHILD), so nobody below it
  *          lives; where there is a control group, it too has no member.
  * Time:    a command carries its bound, and the shim answers by then. It ends a job on command or
- * once the leader is over, never because of a deadline of its own. Thread:  the process's only one.
- */
+ *          once the leader is over, never because of a deadline of its own.
+ * Thread:  the process's only one. */
 #ifndef TIDEPOOL_SHIM_SHIM_H
 #define TIDEPOOL_SHIM_SHIM_H
 

@@ -11,6 +11,8 @@
 
 #define LOOKS_MAX 3
 #define PIN_LOOKS_MAX 50
+#define QUIET_WAITS 20
+#define QUIET_WAIT_US 200
 
 void tree_init(struct tree *tree, pid_t root)
 {
@@ -122,6 +124,18 @@ static pid_t *member_pids(const struct process_list *list)
     return pids;
 }
 
+/* A thread that runs elsewhere stops at its next tick; looking around meanwhile would cost more. */
+static bool wait_quiet(const struct tree *tree)
+{
+    for (int waits = 0; waits < QUIET_WAITS; waits++) {
+        if (tree_quiet(tree)) {
+            return true;
+        }
+        (void)usleep(QUIET_WAIT_US);
+    }
+    return false;
+}
+
 static void stop_running(const struct tree *tree)
 {
     groups_signal(tree, SIGSTOP);
@@ -144,6 +158,7 @@ int tree_stop(struct tree *tree)
         }
         if (!tree_quiet(tree)) {
             stop_running(tree);
+            (void)wait_quiet(tree);
         }
         /* Quiet is: all stand still, and a look taken after that finds nobody else. */
         result = tree_look(tree);
@@ -232,8 +247,8 @@ int cpus_parse(const char *text, cpu_set_t *ret_cpus, struct error *error)
         for (unsigned long cpu = first; cpu <= last; cpu++) {
             CPU_SET(cpu, &cpus);
         }
-        at = *end == ',' ? end + 1 : end;
-    } while (*at != '\0');
+        at = *end == ',' ? end + 1 : NULL;
+    } while (at != NULL);
     *ret_cpus = cpus;
     return 0;
 }

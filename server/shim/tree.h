@@ -1,8 +1,9 @@
 /* tree.h: all processes below one, found by their parents: a subreaper's orphans come back to it,
- * so that nobody leaves by forking twice or by a session of its own. Signals: through a pidfd whose
- * start time was checked, never to a number that may be somebody else's by now; STOP and KILL also
- * to each process group that begins within the tree, which the kernel does in one step: who forks
- * faster than we look is caught too. Thread:  one. */
+ * so that nobody leaves by forking twice or by a session of its own.
+ * Signals: through a pidfd whose start time was checked, never to a number that may be somebody
+ *          else's by now; STOP and KILL also to each process group that begins within the tree,
+ *          which the kernel does in one step: who forks faster than we look is caught too.
+ * Thread:  one. */
 #ifndef TIDEPOOL_SHIM_TREE_H
 #define TIDEPOOL_SHIM_TREE_H
 

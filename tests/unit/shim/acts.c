@@ -125,6 +125,42 @@ static void act_spin(const char *argument)
     stay();
 }
 
+/* As "chain", each in a session of its own: no signal to a group finds it. */
+static void act_flight(const char *argument)
+{
+    time_t end = time(NULL) + CHAIN_SECONDS;
+    (void)argument;
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)!write(1, "ready\n", 6);
+    if (fork() != 0) {
+        stay();
+    }
+    while (time(NULL) < end) {
+        pid_t next = fork();
+        if (next != 0) {
+            _exit(0);
+        }
+        (void)setsid();
+        (void)usleep(500);
+    }
+    _exit(0);
+}
+
+/* Every process forks for as long as it may; what it may is the job's limit. */
+static void act_bomb(const char *argument)
+{
+    time_t end = time(NULL) + CHAIN_SECONDS;
+    (void)argument;
+    (void)signal(SIGTERM, SIG_IGN);
+    (void)!write(1, "ready\n", 6);
+    while (time(NULL) < end) {
+        if (fork() < 0) {
+            (void)usleep(200);
+        }
+    }
+    _exit(0);
+}
+
 static void act_write(const char *argument)
 {
     static char block[1 << 16];
@@ -223,9 +259,10 @@ void act_if_asked(int count, char **arguments)
         const char *name;
         void (*act)(const char *argument);
     } acts[] = {
-        {"tree", act_tree},   {"many", act_many}, {"chain", act_chain}, {"spin", act_spin},
-        {"write", act_write}, {"talk", act_talk}, {"close", act_close}, {"threads", act_threads},
-        {"stay", act_stay},   {"exit", act_exit},
+        {"tree", act_tree},       {"many", act_many}, {"chain", act_chain},
+        {"flight", act_flight},   {"bomb", act_bomb}, {"spin", act_spin},
+        {"write", act_write},     {"talk", act_talk}, {"close", act_close},
+        {"threads", act_threads}, {"stay", act_stay}, {"exit", act_exit},
     };
     for (size_t i = 0; count > 1 && i < sizeof(acts) / sizeof(acts[0]); i++) {
         if (strcmp(arguments[1], acts[i].name) == 0) {

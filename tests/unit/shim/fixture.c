@@ -26,8 +26,7 @@ static char place[64]; /* with the programs, and a folder for each test */
 static enum cgroup_mode mode_now;
 static unsigned count;
 
-/* ---- modes
- * ----------------------------------------------------------------------------------------- */
+/* ---- modes ------------------------------------------------------------------------------ */
 
 static void file_copy(const char *from, const char *to)
 {
@@ -134,8 +133,7 @@ int fixture_run_modes(int (*group)(void))
     return failures;
 }
 
-/* ---- one test
- * ----------------------------------------------------------------------------------------- */
+/* ---- one test --------------------------------------------------------------------------- */
 
 int fixture_setup(void **state)
 {

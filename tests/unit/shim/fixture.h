@@ -1,7 +1,8 @@
 /* fixture.h: real shims with real jobs for tests. The test program is also each job's program
- * (acts.h). Modes:   with a v2 group, with the v1 freezer, with neither, as a plain user; what the
- * machine does not have is left out, and said. Bounds:  each wait ends by itself; a test's
- * processes are ended by pid and start time alone. */
+ * (acts.h).
+ * Modes:   with a v2 group, with the v1 freezer, with neither, as a plain user; what the machine
+ *          does not have is left out, and said.
+ * Bounds:  each wait ends by itself; a test's processes are ended by pid and start time alone. */
 #ifndef TIDEPOOL_TESTS_SHIM_FIXTURE_H
 #define TIDEPOOL_TESTS_SHIM_FIXTURE_H
 

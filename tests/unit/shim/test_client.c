@@ -143,6 +143,89 @@ static void a_missing_working_directory_is_a_failed_start(void **state)
     start_must_fail(fixture, START_DIRECTORY, ENOENT, "'/no/such/place'");
 }
 
+static void a_directory_that_has_a_job_already_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct shim_client *first;
+    struct shim_record record;
+    fixture_act(fixture, "stay", NULL);
+    fixture_start(fixture);
+    record = fixture->record;
+    first = fixture->client;
+    fixture->told = false;
+    fixture_begin(fixture);
+    fixture_wait_state(fixture, SHIM_FAILED);
+    assert_int_equal(fixture->record.step, START_SHIM);
+    shim_client_destroy(fixture->client);
+    fixture->client = first;
+    fixture->lost = false;
+    assert_int_equal(fixture_answer(fixture, shim_client_verify(first))->processes, 1);
+    assert_int_equal(record_read(fixture->directory, &fixture->record, NULL), 0);
+    assert_int_equal(fixture->record.shim_pid, record.shim_pid); /* the first one's still */
+}
+
+static void a_directory_that_others_may_enter_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture_act(fixture, "exit", "0");
+    assert_int_equal(chmod(fixture->directory, 0750), 0);
+    fixture_begin(fixture);
+    fixture_wait_state(fixture, SHIM_FAILED);
+    assert_non_null(strstr(fixture->record.text, "mode 0700"));
+    fixture->record.state = 0;
+}
+
+static void kill_report(void *arg, const struct shim_report *report)
+{
+    if (report->kind == SHIM_DONE && report->empty) {
+        *(bool *)arg = true;
+    }
+}
+
+/* As the server does that has given up its privileges; the shim has kept them. */
+static _Noreturn void kill_as_plain_user(const char *directory)
+{
+    struct shim_record record;
+    struct shim_client *client = NULL;
+    struct error error = {.text = ""};
+    bool killed = false;
+    (void)alarm(WAIT_MS / 1000);
+    if (setgid(PLAIN_USER) < 0 || setuid(PLAIN_USER) < 0 ||
+        shim_client_find(directory, kill_report, &killed, &record, &client, &error) < 0 ||
+        client == NULL || shim_client_kill(client, 5000) == 0) {
+        (void)fprintf(stderr, "%s\n", error.text);
+        _exit(1);
+    }
+    while (!killed && shim_client_fd(client) >= 0) {
+        struct pollfd ready = {.fd = shim_client_fd(client), .events = POLLIN};
+        (void)poll(&ready, 1, WAIT_MS);
+        shim_client_turn(client);
+    }
+    _exit(killed ? 0 : 2);
+}
+
+static void a_server_without_privileges_commands_a_shim_that_has_them(void **state)
+{
+    struct fixture *fixture = *state;
+    int status;
+    pid_t child;
+    if (fixture->uid != 0) {
+        return;
+    }
+    fixture_act(fixture, "stay", NULL);
+    fixture->job.owner = PLAIN_USER;
+    assert_int_equal(chown(fixture->directory, PLAIN_USER, PLAIN_USER), 0);
+    fixture_start(fixture);
+    child = fork();
+    if (child == 0) {
+        kill_as_plain_user(fixture->directory);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_false(pid_lives((pid_t)fixture->record.leader_pid));
+}
+
 static void another_user_is_refused_to_who_may_not_become_one(void **state)
 {
     struct fixture *fixture = *state;
@@ -293,8 +376,7 @@ static void a_program_is_found_by_the_jobs_own_path(void **state)
     assert_string_equal(fixture_log(fixture), "found\n");
 }
 
-/* ---- restart
- * ---------------------------------------------------------------------------------------- */
+/* ---- restart ---------------------------------------------------------------------------- */
 
 static void a_later_server_finds_shim_job_and_lease_again(void **state)
 {
@@ -511,6 +593,9 @@ static int group(void)
         SHIM_TEST(a_missing_interpreter_is_told_apart_from_a_missing_script),
         SHIM_TEST(arguments_beyond_what_the_kernel_takes_are_a_failed_start),
         SHIM_TEST(a_missing_working_directory_is_a_failed_start),
+        SHIM_TEST(a_directory_that_has_a_job_already_is_refused),
+        SHIM_TEST(a_directory_that_others_may_enter_is_refused),
+        SHIM_TEST(a_server_without_privileges_commands_a_shim_that_has_them),
         SHIM_TEST(another_user_is_refused_to_who_may_not_become_one),
         SHIM_TEST(output_that_is_no_file_is_a_failed_start),
         SHIM_TEST(many_failed_starts_leave_no_process_and_no_descriptor),
