@@ -25,11 +25,19 @@ static void process_signal(int pidfd, int signal)
     (void)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
 }
 
-static bool process_stop(int pidfd, pid_t pid)
+/* Stopped and not dying: what is below it stays below it. */
+static bool shim_stopped(const struct shim_record *record)
+{
+    struct process shim;
+    return process_read((pid_t)record->shim_pid, &shim) && shim.start == record->shim_start &&
+           shim.state == 'T';
+}
+
+static bool shim_stop(const struct shim_record *record, int pidfd)
 {
     process_signal(pidfd, SIGSTOP);
-    for (int waits = 0; waits < STOP_WAITS; waits++) {
-        if (process_quiet(pid)) {
+    for (int waits = 0; waits < STOP_WAITS && !process_over(pidfd); waits++) {
+        if (shim_stopped(record)) {
             return true;
         }
         (void)usleep(STOP_WAIT_US);
@@ -43,13 +51,14 @@ static enum remains end_below(const struct shim_record *record, int pidfd)
 {
     struct tree tree;
     enum remains remains = REMAINS_LIVE;
-    if (!process_stop(pidfd, (pid_t)record->shim_pid)) {
-        return REMAINS_LIVE;
+    if (!shim_stop(record, pidfd)) {
+        return REMAINS_LIVE; /* dying, it seems: the next pass finds it dead */
     }
     tree_init(&tree, (pid_t)record->shim_pid);
     if (tree_kill(&tree) == 0) {
         bool first = tree_look(&tree) == 0 && tree_live(&tree) == 0;
-        if (first && tree_look(&tree) == 0 && tree_live(&tree) == 0) {
+        /* One that began to die meanwhile has given its tree away: then nothing is proved. */
+        if (first && tree_look(&tree) == 0 && tree_live(&tree) == 0 && shim_stopped(record)) {
             remains = REMAINS_EMPTY;
         }
     }

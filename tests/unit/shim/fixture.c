@@ -192,9 +192,31 @@ static void remains_clear(const struct fixture *fixture)
     }
 }
 
+/* A sanitizer's word in the shim is in its log alone. */
+static bool shim_was_clean(const struct fixture *fixture)
+{
+    char path[320], line[512];
+    bool clean = true;
+    FILE *file;
+    (void)snprintf(path, sizeof(path), "%s/shim.log", fixture->directory);
+    file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strstr(line, "AddressSanitizer") != NULL || strstr(line, "runtime error") != NULL ||
+            strstr(line, "detected memory leaks") != NULL || strstr(line, "Assertion") != NULL) {
+            print_error("shim: %s", line);
+            clean = false;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return clean;
+}
+
 int fixture_teardown(void **state)
 {
     struct fixture *fixture = *state;
+    bool clean;
     remains_clear(fixture);
     if (fixture->client != NULL) {
         for (int tries = 0; tries < 1000 && !fixture->lost; tries++) {
@@ -202,8 +224,9 @@ int fixture_teardown(void **state)
         }
     }
     shim_client_destroy(fixture->client);
+    clean = shim_was_clean(fixture);
     free(fixture);
-    return 0;
+    return clean ? 0 : -1;
 }
 
 void fixture_open_path(const struct fixture *fixture, const char *name, char path[320])
