@@ -6,7 +6,7 @@ import subprocess
 
 import harvest
 import process
-from figures import BESIDE_RUNGS, HARVEST_RUNGS, HARVEST_TRACES, figure
+from figures import BESIDE_RUNGS, BESIDE_TRACES, HARVEST_RUNGS, figure
 
 NEAR = 1e-9
 
@@ -70,9 +70,7 @@ def described(told):
 
 def beside(place, rounds, quick):
     found = []
-    for trace in HARVEST_TRACES:
-        if quick and trace == "recon":
-            continue  # two days
+    for trace in BESIDE_TRACES:
         for rung in BESIDE_RUNGS:
             told = study(trace, rung)
             every = [point for points in opponents(told).values() for point in points]
@@ -87,5 +85,5 @@ def beside(place, rounds, quick):
     return found
 
 
-beside.figures = [kind + "_%s_%s" % (trace, rung) for trace in HARVEST_TRACES for rung in BESIDE_RUNGS
+beside.figures = [kind + "_%s_%s" % (trace, rung) for trace in BESIDE_TRACES for rung in BESIDE_RUNGS
                   for kind in ("dominance", "training_gain_percent", "inference_gain_percent")]

@@ -1,7 +1,8 @@
 """What the scheduler harvests on recorded traces beside the best of a family of reactive policies, and
 what inference pays for it. Virtual time: the figures are the same on every machine.
 
-TRACES  folder of the traces (default: ../shared/traces beside the project)"""
+TRACES       folder of the traces (default: ../shared/traces beside the project)
+TRACE_NAMES  those that are played (default: all)"""
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import process
 from figures import HARVEST_RUNGS, HARVEST_TRACES, figure
 
 TRACES = os.environ.get("TRACES", os.path.join(process.ROOT, "..", "shared", "traces"))
+NAMES = os.environ.get("TRACE_NAMES", " ".join(HARVEST_TRACES)).split()
 DEVICES = 8
 CODE, CONV, RECON = "azure_llm_2023_code.csv.gz", "azure_llm_2023_conv.csv.gz", "servegen_recon_48h.csv.gz"
 # Both were recorded on one afternoon; `code` began later.
@@ -43,7 +45,7 @@ def pair(told):
 def harvest(place, rounds, quick):
     """harvest_<trace>_<rung>: harvest ÷ hindsight's; late_<trace>_<rung>: points of late work above the floor."""
     found = []
-    for trace in HARVEST_TRACES:
+    for trace in NAMES:
         if quick and trace == "recon":
             continue  # two days
         for rung, points in HARVEST_RUNGS.items():
