@@ -46,9 +46,9 @@ struct config {
         int64_t message_mib, requests_mib, streams, connections, calls, ping_interval_ms;
     } limits;
     struct {
-        double demand_fast_s, demand_slow_s, load_high, load_low, shrink_high, shrink_after_s,
-            shrink_low, cool_down_s, hold_min_s, notice_s, extension_s, stopped_cap_s, sustained_s,
-            kill_bound_s, scale_lead_s, scale_hold_s;
+        double demand_fast_s, demand_slow_s, late_budget, load_high, load_low, shrink_high,
+            shrink_after_s, shrink_low, cool_down_s, hold_min_s, notice_s, extension_s,
+            stopped_cap_s, sustained_s, kill_bound_s, scale_lead_s, scale_hold_s;
         int64_t moves_per_hour, moves_extra;
     } planner;
     struct {

@@ -112,6 +112,7 @@ static int fill_core_config(const struct control *control, struct core_config *r
     ret_config->mode = (enum core_mode)config->mode;
     ret_config->demand_fast_ns = ns_of(config->planner.demand_fast_s);
     ret_config->demand_slow_ns = ns_of(config->planner.demand_slow_s);
+    ret_config->late_budget_ppm = (uint32_t)(config->planner.late_budget * 1e6 + 0.5);
     ret_config->load_high_permille = permille_of(config->planner.load_high);
     ret_config->load_low_permille = permille_of(config->planner.load_low);
     ret_config->shrink_high_permille = permille_of(config->planner.shrink_high);
