@@ -26,10 +26,11 @@ enum {
     OPTION_REASON = 1u << 7,
     OPTION_WHY = 1u << 8,
     OPTION_INFER = 1u << 9,
+    OPTION_DRY_RUN = 1u << 10,
 };
 
 struct cli_options {
-    bool json, help, once, wait, no_wait, active;
+    bool json, help, once, wait, no_wait, active, dry_run;
     const char *server, *token, *request_id, *name, *reason, *output;
     double timeout_s, slo_ms, interval_s;
     int64_t moves;
@@ -93,6 +94,8 @@ int cli_write_message(struct cli *cli, const ProtobufCMessage *message);
 void cli_catch_signals(struct cli *cli);
 int cli_signal(struct cli *cli); /* the signal that came, 0: none */
 
+/* Shows what the change in the request would bring; an exit code. */
+int cli_dry_run(struct cli *cli, Tidepool__V1__DryRunRequest *request);
 /* Waits until the job is over, showing its progress on stderr; returns the exit code. */
 int cli_wait_job(struct cli *cli, const char *job);
 

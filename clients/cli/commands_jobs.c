@@ -133,6 +133,14 @@ static char *spec_read(const char *path, struct error *error)
     return text;
 }
 
+static int submit_dry_run(struct cli *cli, Tidepool__V1__SubmitJobRequest *submit)
+{
+    Tidepool__V1__DryRunRequest request = TIDEPOOL__V1__DRY_RUN_REQUEST__INIT;
+    request.change_case = TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_SUBMIT_JOB;
+    request.submit_job = submit;
+    return cli_dry_run(cli, &request);
+}
+
 static int submit_run(struct cli *cli)
 {
     struct error error = {0};
@@ -151,6 +159,8 @@ static int submit_run(struct cli *cli)
     int exit_code;
     if (cli->options.request_id != NULL && strlen(cli->options.request_id) >= sizeof(request_id)) {
         exit_code = cli_fail_usage(cli, "--request-id: at most 128 bytes");
+    } else if (cli->options.dry_run) {
+        exit_code = submit_dry_run(cli, &request);
     } else if (cli_call(cli, "SubmitJob", &request.base, &job, &error) < 0) {
         exit_code = cli_fail(cli, &error);
     } else if (cli->options.wait) {
@@ -217,21 +227,33 @@ static int cancel_run(struct cli *cli)
 {
     Tidepool__V1__CancelJobRequest request = TIDEPOOL__V1__CANCEL_JOB_REQUEST__INIT;
     request.job = job_argument(cli);
-    return job_change(cli, "CancelJob", &request.base);
+    Tidepool__V1__DryRunRequest dry = TIDEPOOL__V1__DRY_RUN_REQUEST__INIT;
+    dry.change_case = TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_CANCEL_JOB;
+    dry.cancel_job = &request;
+    return cli->options.dry_run ? cli_dry_run(cli, &dry)
+                                : job_change(cli, "CancelJob", &request.base);
 }
 
 static int pause_run(struct cli *cli)
 {
     Tidepool__V1__PauseJobRequest request = TIDEPOOL__V1__PAUSE_JOB_REQUEST__INIT;
     request.job = job_argument(cli);
-    return job_change(cli, "PauseJob", &request.base);
+    Tidepool__V1__DryRunRequest dry = TIDEPOOL__V1__DRY_RUN_REQUEST__INIT;
+    dry.change_case = TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_PAUSE_JOB;
+    dry.pause_job = &request;
+    return cli->options.dry_run ? cli_dry_run(cli, &dry)
+                                : job_change(cli, "PauseJob", &request.base);
 }
 
 static int resume_run(struct cli *cli)
 {
     Tidepool__V1__ResumeJobRequest request = TIDEPOOL__V1__RESUME_JOB_REQUEST__INIT;
     request.job = job_argument(cli);
-    return job_change(cli, "ResumeJob", &request.base);
+    Tidepool__V1__DryRunRequest dry = TIDEPOOL__V1__DRY_RUN_REQUEST__INIT;
+    dry.change_case = TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_RESUME_JOB;
+    dry.resume_job = &request;
+    return cli->options.dry_run ? cli_dry_run(cli, &dry)
+                                : job_change(cli, "ResumeJob", &request.base);
 }
 
 static int wait_run(struct cli *cli)
@@ -249,13 +271,14 @@ static int wait_run(struct cli *cli)
 }
 
 static const struct command commands[] = {
-    {"submit", "FILE.json", "start an in-process training job", 1, 1, OPTION_WAIT | OPTION_REQUEST,
-     submit_run},
+    {"submit", "FILE.json", "start an in-process training job", 1, 1,
+     OPTION_WAIT | OPTION_REQUEST | OPTION_DRY_RUN, submit_run},
     {"jobs", "", "training jobs and how far they are", 0, 0, OPTION_ACTIVE, jobs_run},
     {"wait", "JOB", "until the job is over; the exit code tells how it went", 1, 1, 0, wait_run},
-    {"pause", "JOB", "take its devices until resume; nothing is lost", 1, 1, 0, pause_run},
-    {"resume", "JOB", "let a paused job go on", 1, 1, 0, resume_run},
-    {"cancel", "JOB", "end a job; its checkpoints stay", 1, 1, 0, cancel_run},
+    {"pause", "JOB", "take its devices until resume; nothing is lost", 1, 1, OPTION_DRY_RUN,
+     pause_run},
+    {"resume", "JOB", "let a paused job go on", 1, 1, OPTION_DRY_RUN, resume_run},
+    {"cancel", "JOB", "end a job; its checkpoints stay", 1, 1, OPTION_DRY_RUN, cancel_run},
 };
 const struct command_group commands_jobs = {"Training", commands,
                                             sizeof(commands) / sizeof(commands[0])};

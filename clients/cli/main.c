@@ -28,6 +28,8 @@ static const struct argument options[] = {
      "until the job is over; the exit code tells how it went"},
     {"request-id", ARGUMENT_TEXT, FIELD(request_id), OPTION_REQUEST, 0, 0, "ID",
      "the same id submitted again is the same job, not another one"},
+    {"dry-run", ARGUMENT_FLAG, FIELD(dry_run), OPTION_DRY_RUN, 0, 0, NULL,
+     "tell what it would bring, and change nothing"},
     {"active", ARGUMENT_FLAG, FIELD(active), OPTION_ACTIVE, 0, 0, NULL,
      "only jobs that are not over"},
     {"name", ARGUMENT_TEXT, FIELD(name), OPTION_SERVE, 0, 0, "NAME",

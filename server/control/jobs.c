@@ -126,21 +126,28 @@ static void feed_lease(struct control *control, enum core_event_kind kind, uint6
     control_feed(control, event);
 }
 
+struct core_lease_spec job_lease_spec(const struct control *control, uint64_t number,
+                                      uint32_t devices_min, uint32_t devices_max, int32_t priority)
+{
+    return (struct core_lease_spec){
+        .lease = number,
+        .devices_min = devices_min,
+        .devices_max = devices_max,
+        .priority = priority,
+        .kinds_mask = device_kinds_mask(control, "cpu"),
+        .preemptible = true,
+        .in_process = true,
+    };
+}
+
 static void request_lease(struct control *control, struct job_entry *job)
 {
     struct core_event event = {.kind = CORE_EVENT_LEASE_REQUESTED};
     if (!job->committed || !job->ready || job->paused || job->in_core || job->outcome != 0) {
         return;
     }
-    event.lease_spec = (struct core_lease_spec){
-        .lease = job->number,
-        .devices_min = job->devices_min,
-        .devices_max = job->devices_max,
-        .priority = job->priority,
-        .kinds_mask = device_kinds_mask(control, "cpu"),
-        .preemptible = true,
-        .in_process = true,
-    };
+    event.lease_spec =
+        job_lease_spec(control, job->number, job->devices_min, job->devices_max, job->priority);
     job->in_core = true;
     job_move(control, job, CONTROL_JOB_WAITING);
     control_feed(control, event);

@@ -314,6 +314,8 @@ int job_store(struct control *control, const struct job_entry *job, store_done *
               void *context);
 void jobs_store(struct control *control); /* all that the store has or should have */
 /* Checks the specification and makes the trainer's job. */
+struct core_lease_spec job_lease_spec(const struct control *control, uint64_t number,
+                                      uint32_t devices_min, uint32_t devices_max, int32_t priority);
 int job_train(struct control *control, struct job_entry *job, const json_t *specification,
               struct error *error);
 /* What the trainer cannot know: serving reads the export's config; and where it may lie. */

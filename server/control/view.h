@@ -160,6 +160,44 @@ void control_explain(struct control *control, const struct control_subject *subj
 void control_summary(struct control *control, const struct control_subject *subject, char *text,
                      size_t size);
 
+/* ---- dry run: what a change would bring ---------------------------------------------------------
+ */
+
+enum control_dry_kind {
+    CONTROL_DRY_SUBMIT,          /* specification */
+    CONTROL_DRY_CANCEL,          /* name of the job, here and below */
+    CONTROL_DRY_PAUSE,           /* the same */
+    CONTROL_DRY_RESUME,          /* the same */
+    CONTROL_DRY_STOP_SERVING,    /* name of the endpoint */
+    CONTROL_DRY_CHANGE_ENDPOINT, /* name, slo_ms, devices_min, devices_max, priority */
+    CONTROL_DRY_HOLD,            /* on */
+    CONTROL_DRY_MODE,            /* mode */
+    CONTROL_DRY_ADD_DEVICES,     /* name of the kind, devices */
+    CONTROL_DRY_REMOVE_DEVICE,   /* name, within_s: 0: at once, without notice */
+};
+struct control_dry_change {
+    enum control_dry_kind kind;
+    const char *specification, *name;
+    double slo_ms, within_s;           /* slo_ms 0: as it is */
+    uint32_t devices_min, devices_max; /* maximum 0: as it is */
+    int32_t priority;
+    uint32_t devices;
+    bool on;
+    enum core_mode mode;
+};
+struct control_dry_result {
+    const char *refused; /* why the core would not take it; "": it would */
+    double start_s;      /* of a job that is submitted or resumed; NaN: not by then */
+    double horizon_s;    /* how far it looked */
+};
+/* A move after that time; `anyway`: without the change too. The move's texts live during it. */
+typedef void control_dry_each(void *context, const struct control_move *move, double after_s,
+                              bool anyway);
+/* Tries it on a clone of the core, in virtual time; nothing is changed. */
+int control_dry_run(struct control *control, const struct control_dry_change *change,
+                    double horizon_s, control_dry_each *each, void *context,
+                    struct control_dry_result *ret_result, struct error *error);
+
 /* ---- the timeline and changes ------------------------------------------------------------------
  */
 

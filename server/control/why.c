@@ -10,14 +10,19 @@
 
 static const char *device_label(const struct control *control, uint64_t device)
 {
-    return device >= 1 && device <= control->device_count ? control->devices[device - 1].device->id
-                                                          : "";
+    bool known = device >= 1 && device <= control->device_count;
+    return known         ? control->devices[device - 1].device->id
+           : device == 0 ? ""
+                         : "(a new device)"; /* of a dry run */
 }
 
 static const char *job_label(const struct control *control, uint64_t number)
 {
     const struct job_entry *job = number != 0 ? job_by_number(control, number, NULL) : NULL;
-    return number == 0 ? "" : job != NULL && job->id != NULL ? job->id : "(a forgotten job)";
+    return number == 0                      ? ""
+           : job != NULL && job->id != NULL ? job->id
+           : number > control->job_number   ? "(the new job)" /* of a dry run */
+                                            : "(a forgotten job)";
 }
 
 static const char *endpoint_label(const struct control *control, uint64_t number)

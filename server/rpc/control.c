@@ -209,6 +209,21 @@ static void run_explain(struct control *control, struct control_call *letter)
     finish(task, &explaining.scratch, &explaining.answer);
 }
 
+static void run_dry_run(struct control *control, struct control_call *letter)
+{
+    struct task *task = (struct task *)letter;
+    struct scratch scratch = {0};
+    struct error error = {0};
+    Tidepool__V1__DryRunResponse *answer =
+        dry_run(&scratch, control, (const void *)task->request, &error);
+    if (error.code != ERROR_NONE) {
+        scratch_free(&scratch);
+        finish_error(task, &error);
+    } else {
+        finish(task, &scratch, answer);
+    }
+}
+
 static void run_get_timeline(struct control *control, struct control_call *letter)
 {
     struct task *task = (struct task *)letter;
@@ -459,6 +474,7 @@ READ(list_endpoints)
 READ(list_jobs)
 READ(get_job)
 READ(explain)
+READ(dry_run)
 READ(get_timeline)
 READ(get_scale_signal)
 CHANGE(submit_job)
@@ -494,6 +510,7 @@ static const struct grpc_method methods[] = {
     UNARY("InjectDeviceFault", inject_device_fault_request, handle_inject_fault),
     UNARY("RecoverDevice", recover_device_request, handle_recover_device),
     UNARY("Explain", explain_request, handle_explain),
+    UNARY("DryRun", dry_run_request, handle_dry_run),
     UNARY("GetScaleSignal", get_scale_signal_request, handle_get_scale_signal),
     UNARY("AnnounceDevices", announce_devices_request, handle_announce_devices),
     UNARY("GetTimeline", get_timeline_request, handle_get_timeline),

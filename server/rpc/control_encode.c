@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 /* An empty message; NULL: no memory. */
-static void *message_new(struct scratch *scratch, const ProtobufCMessageDescriptor *descriptor)
+void *message_new(struct scratch *scratch, const ProtobufCMessageDescriptor *descriptor)
 {
     void *message = scratch_take(scratch, 1, descriptor->sizeof_message);
     if (message != NULL) {

@@ -9,6 +9,7 @@
 #include "server/rpc/scratch.h"
 #include "tidepool/v1/control.pb-c.h"
 
+void *message_new(struct scratch *scratch, const ProtobufCMessageDescriptor *descriptor);
 Tidepool__V1__Status *encode_status(struct scratch *scratch, struct control *control,
                                     const char *version, struct inference_context *inference);
 Tidepool__V1__ScaleSignal *encode_scale_signal(struct scratch *scratch, struct control *control);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "server/rpc/control.h"
+#include "server/rpc/control_encode.h"
 #include "server/rpc/token.h"
 
 struct watcher;
@@ -23,6 +24,11 @@ struct control_service {
         bool closed;
     } own; /* the control thread's */
 };
+
+/* control_dry_run.c. With an error nothing is returned. Control thread. */
+Tidepool__V1__DryRunResponse *dry_run(struct scratch *scratch, struct control *control,
+                                      const Tidepool__V1__DryRunRequest *request,
+                                      struct error *error);
 
 /* Watch: the handler's half, and the ends of all streams. */
 void watch_handle(struct grpc_call *call, const ProtobufCMessage *message, void *context);
