@@ -42,8 +42,8 @@ static int put_job(struct control *control, const struct control_dry_change *cha
         event->lease.lease = job->number;
     } else {
         event->kind = CORE_EVENT_LEASE_REQUESTED;
-        event->lease_spec = job_lease_spec(control, job->number, job->devices_min, job->devices_max,
-                                           job->priority);
+        event->lease_spec =
+            job_lease_spec(control, job->number, job->devices_min, job->devices_max, job->priority);
     }
     dry->lease = resume ? job->number : 0;
     return 0;
@@ -63,10 +63,9 @@ static int put_submission(const struct control *control, const char *text, struc
                                                                     : control->device_count;
         dry->lease = control->job_number + 1;
         event->kind = CORE_EVENT_LEASE_REQUESTED;
-        event->lease_spec =
-            job_lease_spec(control, dry->lease, request.devices_min,
-                           most > request.devices_min ? most : request.devices_min,
-                           (int32_t)request.priority);
+        event->lease_spec = job_lease_spec(control, dry->lease, request.devices_min,
+                                           most > request.devices_min ? most : request.devices_min,
+                                           (int32_t)request.priority);
     }
     json_decref(specification);
     return result;

@@ -363,8 +363,8 @@ struct core_trial *core_trial_run(const struct core *core, const struct core_eve
     course_run(&without, core, NULL, 0, config);
     mark_anyway(&trial->course, &without);
     bool whole = trial->course.steps < config->steps_max;
-    trial->looked_ns =
-        whole || trial->course.failed ? config->horizon_ns : trial->course.core->now_ns - core->now_ns;
+    trial->looked_ns = whole || trial->course.failed ? config->horizon_ns
+                                                     : trial->course.core->now_ns - core->now_ns;
     bool failed = trial->course.failed || without.failed;
     trial->course.config = NULL; /* the caller's */
     course_fini(&without);

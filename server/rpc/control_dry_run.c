@@ -21,9 +21,10 @@ static struct control_dry_change change_of_name(enum control_dry_kind kind, cons
 static int change_of_mode(const Tidepool__V1__SetModeRequest *wish,
                           struct control_dry_change *ret_change, struct error *error)
 {
-    if (wish->mode < TIDEPOOL__V1__MODE__MODE_OBSERVE || wish->mode > TIDEPOOL__V1__MODE__MODE_ACT) {
-        return error_set(error, ERROR_INVALID_ARGUMENT,
-                         "mode: %d is none of observe, advise, act", (int)wish->mode);
+    if (wish->mode < TIDEPOOL__V1__MODE__MODE_OBSERVE ||
+        wish->mode > TIDEPOOL__V1__MODE__MODE_ACT) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "mode: %d is none of observe, advise, act",
+                         (int)wish->mode);
     }
     *ret_change = (struct control_dry_change){.kind = CONTROL_DRY_MODE,
                                               .mode = (enum core_mode)(wish->mode - 1)};

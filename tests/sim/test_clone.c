@@ -1,9 +1,10 @@
 /* test_clone.c: a clone of the core does what the core does, and shares nothing with it: random
- * schedules are played into both, and clones of clones take over on the way. */
+ * schedules are played into both, clones of clones take over on the way, and changes are tried. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/core/trial.h"
 #include "tests/sim/world.h"
 
 #define SEEDS 20
@@ -64,6 +65,25 @@ static void compare_views(const struct rig *rig)
     assert_memory_equal(ledger.account_ns, ledger_twin.account_ns, sizeof ledger.account_ns);
 }
 
+/* Whatever state it is asked in, a trial ends, keeps the invariants and leaves the core alone. */
+static void try_a_lease(const struct rig *rig)
+{
+    char text[256];
+    const struct core_trial_config config = {
+        .horizon_ns = SECONDS(60), .place_ns = SECONDS(1), .answer_ns = MS(10), .steps_max = 2000};
+    const struct core_event event = {.kind = CORE_EVENT_LEASE_REQUESTED,
+                                     .lease_spec = rig_lease_spec(1000000, 1, 2)};
+    uint64_t hash = core_hash(rig->core);
+    struct core_trial *trial = core_trial_run(rig->core, &event, 1, &config);
+    assert_non_null(trial);
+    if (!core_check(core_trial_core(trial), text, sizeof text)) {
+        fail_msg("seed %" PRIu64 ", step %" PRIu64 ", trial: %s", rig->seed, rig->steps, text);
+    }
+    assert_true(core_trial_looked_ns(trial) <= config.horizon_ns);
+    core_trial_destroy(trial);
+    assert_true(core_hash(rig->core) == hash);
+}
+
 static void step_twin(struct rig *rig, const struct core_event *event)
 {
     char text[256];
@@ -83,6 +103,7 @@ static void step_twin(struct rig *rig, const struct core_event *event)
     }
     if (++twin.steps % GENERATION == 0) {
         compare_views(rig);
+        try_a_lease(rig);
         twin_renew(twin.core);
     }
     if (twin.next != NULL) {
