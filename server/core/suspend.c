@@ -12,11 +12,17 @@ bool core_rung_stops(enum core_rung rung)
     return rung == CORE_RUNG_FREEZE || rung == CORE_RUNG_PAUSE || rung == CORE_RUNG_SWAP;
 }
 
-/* When stopped gangs are due depends on each other, and on what is learned of rungs. */
+/* When stopped gangs are due depends on each other, and on what is learned of rungs; so does when
+ * devices of theirs that are to leave are asked back. */
 void core_stops_touch(struct core *core)
 {
     for (struct lease *lease = core->stops_first; lease != NULL; lease = lease->stop_next) {
         core_lease_touch(core, lease);
+        LEASE_DEVICES (lease, device) {
+            if (device->reclaim_by_ns != 0) {
+                core_device_touch(core, device);
+            }
+        }
     }
 }
 
