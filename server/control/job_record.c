@@ -105,13 +105,14 @@ void job_refresh_figures(struct job_entry *job)
 /* ---- writing
  * ---------------------------------------------------------------------------------------- */
 
-int job_store(struct control *control, const struct job_entry *job, store_done *done, void *context)
+int job_store_new(struct control *control, const struct job_entry *job, const char *request_id,
+                  store_done *done, void *context)
 {
+    struct store_request request = {request_id, job->number, job->id, job->submitted_wall_ns};
     char *result_text = figures_print(&job->figures);
     struct store_job row = {
         .number = job->number,
         .id = job->id,
-        .request_id = job->request_id,
         .specification = job->specification,
         .state = kept_state(job),
         .ended = job_ended(job) || is_as_good_as_ended(job),
@@ -122,9 +123,15 @@ int job_store(struct control *control, const struct job_entry *job, store_done *
         .preemptions = job->preemptions_before + job->figures.preemptions,
         .result = result_text != NULL ? result_text : "{}",
     };
-    int result = store_put_job(control->store, &row, done, context);
+    int result =
+        store_add_job(control->store, &row, request_id[0] != '\0' ? &request : NULL, done, context);
     free(result_text);
     return result;
+}
+
+int job_store(struct control *control, const struct job_entry *job, store_done *done, void *context)
+{
+    return job_store_new(control, job, "", done, context);
 }
 
 /* ---- making
@@ -224,7 +231,6 @@ static int load_job(void *context, const struct store_job *row, struct error *er
     struct job_entry *job = job_add(control, row->number);
     if (job == NULL || (job->id = strdup(row->id)) == NULL ||
         (job->name = name_of_id(row->id)) == NULL ||
-        (job->request_id = strdup(row->request_id)) == NULL ||
         (job->specification = strdup(row->specification)) == NULL) {
         return error_set(error, ERROR_RESOURCE_EXHAUSTED, "read jobs: no memory");
     }
@@ -240,9 +246,18 @@ static int load_job(void *context, const struct store_job *row, struct error *er
     return 0;
 }
 
+static int load_request(void *context, const struct store_request *request, struct error *error)
+{
+    struct control *control = context;
+    return requests_add(control->requests, request, error);
+}
+
 int jobs_load(struct control *control, struct error *error)
 {
     int result = store_load_jobs(control->store, load_job, control, error);
+    if (result == 0) {
+        result = store_load_requests(control->store, load_request, control, error);
+    }
     return result < 0 ? result : store_load_job_number(control->store, &control->job_number, error);
 }
 

@@ -62,7 +62,6 @@ void job_destroy(struct job_entry *job)
         }
         free(job->id);
         free(job->name);
-        free(job->request_id);
         free(job->specification);
         free(job);
     }
@@ -273,6 +272,7 @@ struct commit {
     struct control_call call; /* first */
     struct control *control;
     uint64_t job;
+    char request_id[CONTROL_REQUEST_ID_BYTES_MAX + 1];
     struct error error;
 };
 
@@ -290,6 +290,7 @@ static void run_committed(struct control *control, struct control_call *call)
         }
     } else if (job != NULL) {
         error_prefix(&commit->error, "submit");
+        requests_remove(control->requests, commit->request_id);
         answer_waiters(control, job, &commit->error);
         if (job->train != NULL) {
             trainer_job_destroy(job->train);
@@ -306,18 +307,6 @@ static void on_committed(void *context, const struct error *error)
         commit->error = *error;
     }
     control_post(commit->control, &commit->call);
-}
-
-static struct job_entry *job_by_request(const struct control *control, const char *request_id,
-                                        size_t *ret_index)
-{
-    for (size_t i = 0; i < control->job_count && request_id[0] != '\0'; i++) {
-        if (strcmp(control->jobs[i]->request_id, request_id) == 0) {
-            *ret_index = i;
-            return control->jobs[i];
-        }
-    }
-    return NULL;
 }
 
 static int wait_for_commit(struct job_entry *job, control_done *done, void *context,
@@ -353,6 +342,23 @@ static int check_sizes(const struct control *control, const char *specification,
     return 0;
 }
 
+static int remember_and_store(struct control *control, const struct job_entry *job,
+                              struct commit *commit, struct error *error)
+{
+    struct store_request request = {commit->request_id, job->number, job->id,
+                                    job->submitted_wall_ns};
+    int result = requests_add(control->requests, &request, error);
+    if (result < 0) {
+        return error_prefix(error, "submit");
+    }
+    result = job_store_new(control, job, commit->request_id, on_committed, commit);
+    if (result < 0) {
+        requests_remove(control->requests, commit->request_id);
+        return error_set(error, ERROR_RESOURCE_EXHAUSTED, "submit: no memory");
+    }
+    return 0;
+}
+
 /* Everything but the commit. On an error nothing is left. */
 static int job_make(struct control *control, const struct control_submission *submission,
                     control_done *done, void *context, struct error *error)
@@ -371,8 +377,7 @@ static int job_make(struct control *control, const struct control_submission *su
         goto out;
     }
     job = commit != NULL ? job_add(control, control->job_number + 1) : NULL;
-    if (job == NULL || (job->request_id = strdup(submission->request_id)) == NULL ||
-        (job->specification = strdup(text)) == NULL) {
+    if (job == NULL || (job->specification = strdup(text)) == NULL) {
         result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "submit: no memory");
         goto out;
     }
@@ -391,9 +396,9 @@ static int job_make(struct control *control, const struct control_submission *su
     control->job_number = job->number;
     *commit =
         (struct commit){.call = {.run = run_committed}, .control = control, .job = job->number};
-    result = job_store(control, job, on_committed, commit);
+    strcpy(commit->request_id, submission->request_id);
+    result = remember_and_store(control, job, commit, error);
     if (result < 0) {
-        result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "submit: no memory");
         goto out;
     }
     commit = NULL;
@@ -410,20 +415,33 @@ out:
     return result;
 }
 
+/* The call was made before: its job, once more. */
+static int answer_again(struct control *control, const struct store_request *request,
+                        control_done *done, void *context, struct error *error)
+{
+    size_t index = 0;
+    struct job_entry *job = job_by_number(control, request->job, &index);
+    if (job == NULL) {
+        return error_set(error, ERROR_FAILED_PRECONDITION,
+                         "submit: request id '%s' made job '%s', which has ended and is no longer "
+                         "remembered; a new job wants a new id",
+                         request->id, request->job_id);
+    }
+    if (!job->committed) {
+        return wait_for_commit(job, done, context, error);
+    }
+    done(control, context, index, NULL);
+    return 0;
+}
+
 void control_job_submit(struct control *control, const struct control_submission *submission,
                         control_done *done, void *context)
 {
     struct error error = {0};
-    size_t index = 0;
-    struct job_entry *job = job_by_request(control, submission->request_id, &index);
-    int result = 0;
-    if (job != NULL && job->committed) {
-        done(control, context, index, NULL);
-    } else if (job != NULL) {
-        result = wait_for_commit(job, done, context, &error);
-    } else {
-        result = job_make(control, submission, done, context, &error);
-    }
+    const struct store_request *request =
+        requests_find(control->requests, submission->request_id, clock_wall_ns());
+    int result = request != NULL ? answer_again(control, request, done, context, &error)
+                                 : job_make(control, submission, done, context, &error);
     if (result < 0) {
         done(control, context, 0, &error);
     }

@@ -14,6 +14,7 @@
 #include "server/control/change.h"
 #include "server/control/control.h"
 #include "server/control/loader.h"
+#include "server/control/requests.h"
 #include "server/control/twin.h"
 #include "server/control/view.h"
 #include "server/observe/timeline.h"
@@ -109,7 +110,7 @@ struct job_waiter {
 struct job_entry {
     uint64_t number;
     struct revisions revisions;
-    char *id, *name, *request_id, *specification;
+    char *id, *name, *specification;
     enum control_job_state state;
     struct reason reason, warning;
     uint64_t submitted_wall_ns, started_wall_ns, finished_wall_ns;
@@ -179,6 +180,7 @@ struct control {
     struct job_entry **jobs;
     size_t job_count, job_capacity;
     uint64_t job_number;
+    struct requests *requests;
     size_t loads_open; /* of the start: the server is ready when they are done */
     bool opened;
 
@@ -312,6 +314,9 @@ int jobs_load(struct control *control, struct error *error);
 /* `done` as in the store; NULL: only counted and logged. */
 int job_store(struct control *control, const struct job_entry *job, store_done *done,
               void *context);
+/* The same for a new one, with the id of the request that makes it ("": none). */
+int job_store_new(struct control *control, const struct job_entry *job, const char *request_id,
+                  store_done *done, void *context);
 void jobs_store(struct control *control); /* all that the store has or should have */
 /* Checks the specification and makes the trainer's job. */
 struct core_lease_spec job_lease_spec(const struct control *control, uint64_t number,

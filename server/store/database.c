@@ -6,24 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "server/store/store.h"
+#include "server/store/schema.h"
 
 /* How long a writer waits for a reader from outside (the sqlite3 shell). */
 #define BUSY_TIMEOUT_MS 2000
-
-static const char schema_sql[] =
-    "CREATE TABLE jobs ("
-    " number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, request_id TEXT UNIQUE,"
-    " specification TEXT NOT NULL, state TEXT NOT NULL, ended INTEGER NOT NULL,"
-    " reason TEXT NOT NULL, submitted_wall_ns INTEGER NOT NULL,"
-    " started_wall_ns INTEGER NOT NULL, finished_wall_ns INTEGER NOT NULL,"
-    " preemptions INTEGER NOT NULL, result TEXT NOT NULL);"
-    "CREATE TABLE endpoints (name TEXT PRIMARY KEY, path TEXT NOT NULL, options TEXT NOT NULL)"
-    " WITHOUT ROWID;"
-    "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE accounts (name TEXT PRIMARY KEY, time_ns INTEGER NOT NULL) WITHOUT ROWID;"
-    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
-    "INSERT INTO counters VALUES ('epoch', 0), ('job_number', 0);";
 
 static enum error_code code_of(int sqlite_code)
 {
@@ -79,60 +65,6 @@ int database_run(sqlite3 *database, const char *sql, const char *what, struct er
 {
     if (sqlite3_exec(database, sql, NULL, NULL, NULL) != SQLITE_OK) {
         return database_error(database, what, error);
-    }
-    return 0;
-}
-
-static int read_schema_version(sqlite3 *database, int *ret_version, struct error *error)
-{
-    int result = -ERROR_INTERNAL;
-    sqlite3_stmt *statement = NULL;
-    if (sqlite3_prepare_v2(database, "PRAGMA user_version", -1, &statement, NULL) != SQLITE_OK ||
-        sqlite3_step(statement) != SQLITE_ROW) {
-        result = database_error(database, "read the schema's version", error);
-        goto out;
-    }
-    *ret_version = sqlite3_column_int(statement, 0);
-    result = 0;
-out:
-    sqlite3_finalize(statement);
-    return result;
-}
-
-static int create_schema(sqlite3 *database, struct error *error)
-{
-    int result = database_run(database, "BEGIN IMMEDIATE", "create the schema", error);
-    if (result < 0) {
-        return result;
-    }
-    result = database_run(database, schema_sql, "create the schema", error);
-    if (result == 0) {
-        result = database_run(database, "PRAGMA user_version = 1", "create the schema", error);
-    }
-    if (result == 0) {
-        result = database_run(database, "COMMIT", "create the schema", error);
-    }
-    if (result < 0 && sqlite3_get_autocommit(database) == 0) {
-        database_run(database, "ROLLBACK", "create the schema", NULL);
-    }
-    return result;
-}
-
-static int prepare_schema(sqlite3 *database, struct error *error)
-{
-    int version = 0;
-    int result = read_schema_version(database, &version, error);
-    if (result < 0) {
-        return result;
-    }
-    if (version == 0) {
-        return create_schema(database, error);
-    }
-    if (version > STORE_SCHEMA) {
-        return error_set(error, ERROR_FAILED_PRECONDITION,
-                         "store '%s' was written by a newer Tidepool (schema %d, this one knows "
-                         "%d): start that version, or give another --state DIR",
-                         sqlite3_db_filename(database, "main"), version, STORE_SCHEMA);
     }
     return 0;
 }
@@ -194,7 +126,7 @@ sqlite3 *database_open(const char *path, bool known, struct error *error)
                      "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
                      "PRAGMA cache_size = -512; PRAGMA foreign_keys = ON;",
                      "prepare", error) < 0 ||
-        check_whole(database, error) < 0 || prepare_schema(database, error) < 0) {
+        check_whole(database, error) < 0 || schema_bring_up(database, error) < 0) {
         goto failed;
     }
     return database;

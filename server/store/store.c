@@ -143,16 +143,15 @@ static void read_job(sqlite3_stmt *statement, struct store_job *job)
     *job = (struct store_job){
         .number = (uint64_t)sqlite3_column_int64(statement, 0),
         .id = column_text(statement, 1),
-        .request_id = column_text(statement, 2),
-        .specification = column_text(statement, 3),
-        .state = column_text(statement, 4),
-        .ended = sqlite3_column_int(statement, 5) != 0,
-        .reason = column_text(statement, 6),
-        .submitted_wall_ns = (uint64_t)sqlite3_column_int64(statement, 7),
-        .started_wall_ns = (uint64_t)sqlite3_column_int64(statement, 8),
-        .finished_wall_ns = (uint64_t)sqlite3_column_int64(statement, 9),
-        .preemptions = (uint64_t)sqlite3_column_int64(statement, 10),
-        .result = column_text(statement, 11),
+        .specification = column_text(statement, 2),
+        .state = column_text(statement, 3),
+        .ended = sqlite3_column_int(statement, 4) != 0,
+        .reason = column_text(statement, 5),
+        .submitted_wall_ns = (uint64_t)sqlite3_column_int64(statement, 6),
+        .started_wall_ns = (uint64_t)sqlite3_column_int64(statement, 7),
+        .finished_wall_ns = (uint64_t)sqlite3_column_int64(statement, 8),
+        .preemptions = (uint64_t)sqlite3_column_int64(statement, 9),
+        .result = column_text(statement, 10),
     };
 }
 
@@ -161,7 +160,7 @@ int store_load_jobs(struct store *store,
                     void *context, struct error *error)
 {
     static const char sql[] =
-        "SELECT number, id, request_id, specification, state, ended, reason, submitted_wall_ns,"
+        "SELECT number, id, specification, state, ended, reason, submitted_wall_ns,"
         " started_wall_ns, finished_wall_ns, preemptions, result FROM jobs ORDER BY number";
     int result = 0;
     sqlite3_stmt *statement = NULL;
@@ -176,6 +175,36 @@ int store_load_jobs(struct store *store,
     }
     if (result == 0 && code != SQLITE_DONE) {
         result = database_error(store->database, "read jobs", error);
+    }
+    sqlite3_finalize(statement);
+    return result;
+}
+
+int store_load_requests(struct store *store,
+                        int (*each)(void *context, const struct store_request *request,
+                                    struct error *error),
+                        void *context, struct error *error)
+{
+    int result = 0;
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(store->database,
+                           "SELECT id, job, job_id, made_wall_ns FROM requests"
+                           " ORDER BY made_wall_ns, job",
+                           -1, &statement, NULL) != SQLITE_OK) {
+        return database_error(store->database, "read requests", error);
+    }
+    int code;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW && result == 0) {
+        struct store_request request = {
+            .id = column_text(statement, 0),
+            .job = (uint64_t)sqlite3_column_int64(statement, 1),
+            .job_id = column_text(statement, 2),
+            .made_wall_ns = (uint64_t)sqlite3_column_int64(statement, 3),
+        };
+        result = each(context, &request, error);
+    }
+    if (result == 0 && code != SQLITE_DONE) {
+        result = database_error(store->database, "read requests", error);
     }
     sqlite3_finalize(statement);
     return result;
@@ -322,10 +351,18 @@ static int send(struct store *store, struct write *write, bool complete)
     return 0;
 }
 
-int store_put_job(struct store *store, const struct store_job *job, store_done *done, void *context)
+int store_add_job(struct store *store, const struct store_job *job,
+                  const struct store_request *request, store_done *done, void *context)
 {
     struct write *write = write_create(WRITE_JOB, done, context);
-    return send(store, write, write != NULL && write_copy_job(write, job));
+    return send(store, write,
+                write != NULL && write_copy_job(write, job) &&
+                    (request == NULL || write_copy_request(write, request)));
+}
+
+int store_put_job(struct store *store, const struct store_job *job, store_done *done, void *context)
+{
+    return store_add_job(store, job, NULL, done, context);
 }
 
 int store_put_endpoint(struct store *store, const struct store_endpoint *endpoint, store_done *done,

@@ -25,8 +25,9 @@
 
 #include "server/base/error.h"
 
-#define STORE_SCHEMA 1
+#define STORE_SCHEMA 2
 #define STORE_ENDED_JOBS_MAX 1000
+#define STORE_REQUEST_NS (UINT64_C(86400) * 1000000000) /* a request is remembered for a day */
 
 struct store;
 
@@ -35,7 +36,6 @@ struct store;
 struct store_job {
     uint64_t number;
     const char *id;
-    const char *request_id; /* empty: none; else unique among all jobs that are kept */
     const char *specification;
     const char *state; /* the caller's word */
     bool ended;        /* finished, failed or cancelled: may be forgotten some day */
@@ -43,6 +43,14 @@ struct store_job {
     uint64_t submitted_wall_ns, started_wall_ns, finished_wall_ns;
     uint64_t preemptions;
     const char *result; /* last known figures, a JSON text */
+};
+
+/* A client's call that made a job, by the id that the client gave to it. The newest of an id. */
+struct store_request {
+    const char *id;
+    uint64_t job;
+    const char *job_id; /* the job itself may be forgotten meanwhile */
+    uint64_t made_wall_ns;
 };
 
 struct store_endpoint {
@@ -62,6 +70,11 @@ uint64_t store_epoch(const struct store *store);
 int store_load_jobs(struct store *store,
                     int (*each)(void *context, const struct store_job *job, struct error *error),
                     void *context, struct error *error);
+/* Oldest first; those of the last day, and older ones that a new one has not yet replaced. */
+int store_load_requests(struct store *store,
+                        int (*each)(void *context, const struct store_request *request,
+                                    struct error *error),
+                        void *context, struct error *error);
 int store_load_endpoints(struct store *store,
                          int (*each)(void *context, const struct store_endpoint *endpoint,
                                      struct error *error),
@@ -84,6 +97,9 @@ typedef void store_done(void *context, const struct error *error);
  * queue it, `done` will not be called. */
 int store_put_job(struct store *store, const struct store_job *job, store_done *done,
                   void *context);
+/* A new job with the request that made it (NULL: none): both or neither. */
+int store_add_job(struct store *store, const struct store_job *job,
+                  const struct store_request *request, store_done *done, void *context);
 int store_put_endpoint(struct store *store, const struct store_endpoint *endpoint, store_done *done,
                        void *context);
 int store_remove_endpoint(struct store *store, const char *name, store_done *done, void *context);

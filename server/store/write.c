@@ -15,12 +15,16 @@ static const struct statement {
     bool lazy; /* a later one makes up for it: may be lost with the machine's power */
 } statements[WRITE_KINDS] = {
     [WRITE_NOTHING] = {.lazy = true},
-    [WRITE_JOB] = {"INSERT INTO jobs (id, request_id, specification, state, reason, result, number,"
-                   " ended, submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions)"
-                   " VALUES (?1, nullif(?2, ''), ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-                   " ON CONFLICT (number) DO UPDATE SET state = ?4, reason = ?5, result = ?6,"
-                   " ended = ?8, started_wall_ns = ?10, finished_wall_ns = ?11,"
-                   " preemptions = ?12"},
+    [WRITE_JOB] = {"INSERT INTO jobs (id, specification, state, reason, result, number, ended,"
+                   " submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions)"
+                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)"
+                   " ON CONFLICT (number) DO UPDATE SET state = ?3, reason = ?4, result = ?5,"
+                   " ended = ?7, started_wall_ns = ?9, finished_wall_ns = ?10,"
+                   " preemptions = ?11"},
+    [WRITE_REQUEST] = {"INSERT INTO requests (id, job_id, job, made_wall_ns)"
+                       " VALUES (?1, ?2, ?3, ?4)"
+                       " ON CONFLICT (id) DO UPDATE SET job_id = ?2, job = ?3,"
+                       " made_wall_ns = ?4"},
     [WRITE_ENDPOINT] = {"INSERT INTO endpoints (name, path, options) VALUES (?1, ?2, ?3)"
                         " ON CONFLICT (name) DO UPDATE SET path = ?2, options = ?3"},
     [WRITE_ENDPOINT_GONE] = {"DELETE FROM endpoints WHERE name = ?1"},
@@ -37,11 +41,13 @@ static const char forget_sql[] =
     "DELETE FROM jobs WHERE ended AND number <= (SELECT number FROM jobs WHERE ended"
     " ORDER BY number DESC LIMIT 1 OFFSET " VALUE(STORE_ENDED_JOBS_MAX) ")";
 
+static const char forget_requests_sql[] = "DELETE FROM requests WHERE made_wall_ns <= ?1";
+
 struct writer {
     sqlite3 *database;
     sqlite3_stmt *statements[WRITE_KINDS];
     sqlite3_stmt *job_number;
-    sqlite3_stmt *forget;
+    sqlite3_stmt *forget, *forget_requests;
     bool lazy; /* SQLite does not wait for the disk now */
 };
 
@@ -66,6 +72,7 @@ void write_destroy(struct write *write)
     for (int i = 0; i < write->text_count; i++) {
         free(write->texts[i]);
     }
+    write_destroy(write->request);
     free(write);
 }
 
@@ -94,9 +101,20 @@ bool write_copy_job(struct write *write, const struct store_job *job)
     write_add_number(write, job->started_wall_ns);
     write_add_number(write, job->finished_wall_ns);
     write_add_number(write, job->preemptions);
-    return write_add_text(write, job->id) && write_add_text(write, job->request_id) &&
-           write_add_text(write, job->specification) && write_add_text(write, job->state) &&
-           write_add_text(write, job->reason) && write_add_text(write, job->result);
+    return write_add_text(write, job->id) && write_add_text(write, job->specification) &&
+           write_add_text(write, job->state) && write_add_text(write, job->reason) &&
+           write_add_text(write, job->result);
+}
+
+bool write_copy_request(struct write *write, const struct store_request *request)
+{
+    struct write *copy = write->request = write_create(WRITE_REQUEST, NULL, NULL);
+    if (copy == NULL) {
+        return false;
+    }
+    write_add_number(copy, request->job);
+    write_add_number(copy, request->made_wall_ns);
+    return write_add_text(copy, request->id) && write_add_text(copy, request->job_id);
 }
 
 /* ---- the writer ----------------------------------------------------------------------------- */
@@ -123,6 +141,9 @@ struct writer *writer_create(sqlite3 *database, struct error *error)
     if (result == 0) {
         result = prepare(database, forget_sql, &writer->forget, error);
     }
+    if (result == 0) {
+        result = prepare(database, forget_requests_sql, &writer->forget_requests, error);
+    }
     for (int kind = WRITE_JOB; kind < WRITE_KINDS && result == 0; kind++) {
         result = prepare(database, statements[kind].sql, &writer->statements[kind], error);
     }
@@ -143,6 +164,7 @@ void writer_destroy(struct writer *writer)
     }
     sqlite3_finalize(writer->job_number);
     sqlite3_finalize(writer->forget);
+    sqlite3_finalize(writer->forget_requests);
     free(writer);
 }
 
@@ -157,11 +179,9 @@ static int step(struct writer *writer, sqlite3_stmt *statement, struct error *er
     return result;
 }
 
-static int apply(struct writer *writer, const struct write *write, struct error *error)
+/* Its own statement, with its values. */
+static int apply_values(struct writer *writer, const struct write *write, struct error *error)
 {
-    if (write->kind == WRITE_NOTHING) {
-        return 0;
-    }
     sqlite3_stmt *statement = writer->statements[write->kind];
     int code = SQLITE_OK;
     int column = 1;
@@ -176,10 +196,32 @@ static int apply(struct writer *writer, const struct write *write, struct error 
         sqlite3_clear_bindings(statement);
         return result;
     }
-    int result = step(writer, statement, error);
+    return step(writer, statement, error);
+}
+
+static int step_with(struct writer *writer, sqlite3_stmt *statement, int64_t number,
+                     struct error *error)
+{
+    sqlite3_bind_int64(statement, 1, number);
+    return step(writer, statement, error);
+}
+
+static int apply(struct writer *writer, const struct write *write, struct error *error)
+{
+    if (write->kind == WRITE_NOTHING) {
+        return 0;
+    }
+    int result = apply_values(writer, write, error);
     if (result == 0 && write->kind == WRITE_JOB) {
-        sqlite3_bind_int64(writer->job_number, 1, write->numbers[0]);
-        result = step(writer, writer->job_number, error);
+        result = step_with(writer, writer->job_number, write->numbers[0], error);
+    }
+    if (result == 0 && write->request != NULL) {
+        int64_t made_wall_ns = write->request->numbers[1];
+        result = apply_values(writer, write->request, error);
+        if (result == 0) {
+            result = step_with(writer, writer->forget_requests,
+                               made_wall_ns - (int64_t)STORE_REQUEST_NS, error);
+        }
     }
     return result;
 }

@@ -13,6 +13,7 @@
 enum write_kind {
     WRITE_NOTHING, /* only wakes the thread */
     WRITE_JOB,
+    WRITE_REQUEST, /* only as a part of a job's */
     WRITE_ENDPOINT,
     WRITE_ENDPOINT_GONE,
     WRITE_SETTING,
@@ -30,6 +31,7 @@ struct write {
     int text_count;
     int64_t numbers[WRITE_NUMBERS_MAX];
     int number_count;
+    struct write *request; /* NULL, or committed with it: both or neither */
     store_done *done;
     void *context;
 };
@@ -39,6 +41,7 @@ void write_destroy(struct write *write);                    /* NULL is fine */
 bool write_add_text(struct write *write, const char *text); /* copied; false: no memory */
 void write_add_number(struct write *write, uint64_t number);
 bool write_copy_job(struct write *write, const struct store_job *job);
+bool write_copy_request(struct write *write, const struct store_request *request);
 
 struct writer;
 

@@ -3,13 +3,14 @@ import glob
 import os
 import sqlite3
 
+import grpc
 import numpy as np
 import pytest
 
 import harness
 import jobs
 import models
-from kserve import array_request, output, pb, stub
+from kserve import array_request, output, pb, refused, stub
 
 STEPS = harness.scale({"release": 1500, "asan": 800, "tsan": 400}[harness.VARIANT], 20_000)
 
@@ -110,6 +111,32 @@ def test_what_was_answered_holds_after_kill_9_and_nothing_is_answered_earlier(st
     server.start()
     assert jobs.state(server, job.id) == "JOB_STATE_CANCELLED"
     assert not server.list_endpoints()
+
+
+def test_a_request_id_outlives_its_job_and_ends_after_a_day(start, tmp_path):
+    server = start([]).start()
+    job = server.submit(jobs.digits_job(tmp_path, 10), request_id="mine")
+    jobs.wait_state(server, job.id, "FINISHED", 60 * harness.SLOWER)
+    assert server.stop() == 0
+
+    def database_do(statement):
+        database = sqlite3.connect(os.path.join(server.state, "tidepool.db"))
+        with database:
+            database.execute(statement)
+        database.close()
+    # As if a thousand jobs had ended since.
+    database_do("DELETE FROM jobs")
+    server.start()
+    error = refused(server.submit, jobs.digits_job(tmp_path, 10), request_id="mine")
+    assert error.code() == grpc.StatusCode.FAILED_PRECONDITION and job.id in error.details()
+    assert server.stop() == 0
+    database_do("UPDATE requests SET made_wall_ns = made_wall_ns - 86400000000000")
+    server.start()
+    again = server.submit(jobs.digits_job(tmp_path, 10), request_id="mine")
+    assert again.number == job.number + 1
+    server.kill()
+    server.start()
+    assert server.submit({}, request_id="mine").id == again.id
 
 
 def test_a_damaged_database_is_moved_aside_and_its_jobs_are_not_continued(start, tmp_path):

@@ -65,7 +65,6 @@ struct store_job job_of(uint64_t number, char id[32], bool ended)
     snprintf(id, 32, "digits-%llu", (unsigned long long)number);
     return (struct store_job){.number = number,
                               .id = id,
-                              .request_id = id,
                               .specification = "{\"model\": \"mlp\"}",
                               .state = ended ? "finished" : "running",
                               .ended = ended,
@@ -82,7 +81,6 @@ static int count_job(void *context, const struct store_job *job, struct error *e
     loaded->last = job->number;
     snprintf(loaded->state, sizeof loaded->state, "%s", job->state);
     snprintf(loaded->reason, sizeof loaded->reason, "%s", job->reason);
-    snprintf(loaded->request_id, sizeof loaded->request_id, "%s", job->request_id);
     return 0;
 }
 
@@ -91,6 +89,23 @@ struct loaded load_jobs(struct store *store)
     struct loaded loaded = {0};
     assert_int_equal(store_load_jobs(store, count_job, &loaded, NULL), 0);
     return loaded;
+}
+
+static int print_request(void *context, const struct store_request *request, struct error *error)
+{
+    char *text = context;
+    size_t length = strlen(text);
+    (void)error;
+    snprintf(text + length, 256 - length, "%s:%llu:%s:%llu ", request->id,
+             (unsigned long long)request->job, request->job_id,
+             (unsigned long long)request->made_wall_ns);
+    return 0;
+}
+
+void load_requests(struct store *store, char text[256])
+{
+    text[0] = '\0';
+    assert_int_equal(store_load_requests(store, print_request, text, NULL), 0);
 }
 
 void database_do(const struct place *place, const char *sql)

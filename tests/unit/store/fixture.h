@@ -36,9 +36,12 @@ struct store_job job_of(uint64_t number, char id[32], bool ended);
 struct loaded {
     unsigned count;
     uint64_t first, last;
-    char state[32], reason[64], request_id[32];
+    char state[32], reason[64];
 };
 struct loaded load_jobs(struct store *store);
+
+/* All requests, "<id>:<job>:<job id>:<made> …". */
+void load_requests(struct store *store, char text[256]);
 
 /* Past the store, as another program would. */
 void database_do(const struct place *place, const char *sql);
