@@ -148,7 +148,7 @@ def test_a_damaged_database_is_moved_aside_and_its_jobs_are_not_continued(start,
     path = os.path.join(server.state, "tidepool.db")
     with open(path, "r+b") as file:
         file.seek(4096)
-        file.write(b"\xa5" * 4096)
+        file.write(b"\xa5" * (os.path.getsize(path) - 4096))
     server.start()
     moved, = glob.glob(path + ".damaged-*Z")
     assert os.path.getsize(moved) >= 8192
