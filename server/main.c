@@ -140,7 +140,7 @@ static int parts_create(struct server *server, struct error *error)
     if (server->store == NULL) {
         return -(int)error->code;
     }
-    struct control_parts parts = {config, &server->devices, server->store};
+    struct control_parts parts = {config, &server->devices, server->store, NULL};
     server->control = control_create(&parts, error);
     if (server->control == NULL) {
         return -(int)error->code;

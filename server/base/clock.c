@@ -28,3 +28,29 @@ uint64_t clock_add_ns(uint64_t a, uint64_t b)
 {
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
+
+void clock_pace_begin(struct clock_pace *pace, double speed)
+{
+    *pace = (struct clock_pace){clock_now_ns(), clock_wall_ns(), speed};
+}
+
+static uint64_t paced(const struct clock_pace *pace, uint64_t machine_ns)
+{
+    return pace->speed == 1 ? machine_ns : (uint64_t)((double)machine_ns * pace->speed);
+}
+
+uint64_t clock_pace_now_ns(const struct clock_pace *pace)
+{
+    return pace->begin_ns + paced(pace, clock_now_ns() - pace->begin_ns);
+}
+
+uint64_t clock_pace_wall_ns(const struct clock_pace *pace)
+{
+    return pace->speed == 1 ? clock_wall_ns()
+                            : pace->begin_wall_ns + paced(pace, clock_now_ns() - pace->begin_ns);
+}
+
+uint64_t clock_pace_machine_ns(const struct clock_pace *pace, uint64_t span_ns)
+{
+    return pace->speed == 1 ? span_ns : (uint64_t)((double)span_ns / pace->speed) + 1;
+}

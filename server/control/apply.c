@@ -140,7 +140,7 @@ static void apply_timer(struct control *control, const struct core_action *actio
     uint64_t wait_ns =
         action->timer.at_ns > control->now_ns ? action->timer.at_ns - control->now_ns : 0;
     /* Rounded up: a timer that comes too early is asked for again. */
-    uint64_t wait_us = (wait_ns + NS_PER_US - 1) / NS_PER_US;
+    uint64_t wait_us = (clock_pace_machine_ns(&control->pace, wait_ns) + NS_PER_US - 1) / NS_PER_US;
     struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
                            .tv_usec = (suseconds_t)(wait_us % 1000000)};
     event_add(control->core_event, &wait);

@@ -77,7 +77,7 @@ static void on_mail(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)what;
     struct letter *letter = mailbox_take(control->mailbox);
-    control->now_ns = clock_now_ns();
+    control->now_ns = clock_pace_now_ns(&control->pace);
     while (letter != NULL) {
         struct letter *next = letter->next;
         open_letter(control, letter);
@@ -201,8 +201,13 @@ struct control *control_create(const struct control_parts *parts, struct error *
     control->device_set = parts->devices;
     control->store = parts->store;
     atomic_init(&control->testing, parts->config->testing);
-    control->start_ns = control->now_ns = clock_now_ns();
-    control->start_wall_ns = clock_wall_ns();
+    if (parts->pace != NULL) {
+        control->pace = *parts->pace;
+    } else {
+        clock_pace_begin(&control->pace, 1);
+    }
+    control->start_ns = control->now_ns = clock_pace_now_ns(&control->pace);
+    control->start_wall_ns = clock_pace_wall_ns(&control->pace);
     /* Revisions of two runs never meet: a run has 2^40 of them. */
     control->revision_floor = control->revision = store_epoch(parts->store) << 40;
     control->requests = requests_create();
@@ -241,14 +246,14 @@ static void *control_main(void *arg)
 {
     struct control *control = arg;
     pthread_setname_np(pthread_self(), "control");
-    control->now_ns = clock_now_ns();
+    control->now_ns = clock_pace_now_ns(&control->pace);
     devices_boot(control);
     settings_boot(control);
     jobs_boot(control);
     serving_boot(control);
     revisions_refresh(control);
     event_base_dispatch(control->base);
-    control->now_ns = clock_now_ns();
+    control->now_ns = clock_pace_now_ns(&control->pace);
     ledger_store(control);
     jobs_store(control);
     return NULL;
@@ -257,7 +262,9 @@ static void *control_main(void *arg)
 int control_start(struct control *control, struct serve *serve, struct trainer *trainer,
                   struct error *error)
 {
-    struct timeval tick = {.tv_usec = TICK_MS * 1000};
+    uint64_t tick_us = clock_pace_machine_ns(&control->pace, TICK_MS * NS_PER_MS) / NS_PER_US;
+    struct timeval tick = {.tv_sec = (time_t)(tick_us / 1000000),
+                           .tv_usec = (suseconds_t)(tick_us % 1000000)};
     control->serve = serve;
     control->trainer = trainer;
     control->loader = loader_create(control, error);

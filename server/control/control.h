@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/base/clock.h"
 #include "server/base/mailbox.h"
 #include "server/control/config.h"
 #include "server/core/core.h"
@@ -27,7 +28,8 @@ struct control;
 struct control_parts {
     const struct config *config;
     struct device_set *devices;
-    struct store *store; /* opened, not started: what it holds is loaded here */
+    struct store *store;           /* opened, not started: what it holds is loaded here */
+    const struct clock_pace *pace; /* copied; NULL: the machine's own */
 };
 
 /* Reads the store, makes the core. Starts no thread. */

@@ -179,7 +179,7 @@ void on_core_timer(evutil_socket_t fd, short what, void *arg)
     struct control *control = arg;
     (void)fd;
     (void)what;
-    control->now_ns = clock_now_ns();
+    control->now_ns = clock_pace_now_ns(&control->pace);
     control_feed(control, (struct core_event){.kind = CORE_EVENT_TIMER});
     revisions_refresh(control);
 }

@@ -329,7 +329,7 @@ void on_tick(evutil_socket_t fd, short what, void *arg)
     uint64_t revision = control->revision;
     (void)fd;
     (void)what;
-    control->now_ns = clock_now_ns();
+    control->now_ns = clock_pace_now_ns(&control->pace);
     control->ticks++;
     for (uint32_t i = 0; i < control->device_count; i++) {
         if (device_failed(control->devices[i].device)) { /* its back-end has said so */

@@ -119,7 +119,8 @@ int job_store_new(struct control *control, const struct job_entry *job, const ch
         .reason = job->reason.text,
         .submitted_wall_ns = job->submitted_wall_ns,
         .started_wall_ns = job->started_wall_ns,
-        .finished_wall_ns = is_as_good_as_ended(job) ? clock_wall_ns() : job->finished_wall_ns,
+        .finished_wall_ns =
+            is_as_good_as_ended(job) ? clock_pace_wall_ns(&control->pace) : job->finished_wall_ns,
         .preemptions = job->preemptions_before + job->figures.preemptions,
         .result = result_text != NULL ? result_text : "{}",
     };
@@ -273,7 +274,7 @@ static void restore(struct control *control, struct job_entry *job)
         error_prefix(&error, "after a restart");
         job->outcome = CONTROL_JOB_FAILED;
         job->state = CONTROL_JOB_FAILED;
-        job->finished_wall_ns = clock_wall_ns();
+        job->finished_wall_ns = clock_pace_wall_ns(&control->pace);
         snprintf(job->reason.text, sizeof job->reason.text, "%.255s", error.text);
         job_store(control, job, count_store_error, control);
     }

@@ -173,7 +173,7 @@ static void job_finalize(struct control *control, struct job_entry *job)
     job->train = NULL;
     job->figures.devices_held = 0;
     job->figures.steps_per_second = 0;
-    job->finished_wall_ns = clock_wall_ns();
+    job->finished_wall_ns = clock_pace_wall_ns(&control->pace);
     job_move(control, job, job->outcome);
     log_write(LOG_INFO, "train", control_job_state_name(job->state), "job=%s step=%llu reason=%s",
               job->id, (unsigned long long)job->figures.step, log_quote(&text, job->reason.text));
@@ -224,7 +224,7 @@ void job_lease_moved(struct control *control, uint64_t number, enum core_lease_s
     case CORE_LEASE_RUNNING:
         job->reason.text[0] = '\0';
         if (job->started_wall_ns == 0) {
-            job->started_wall_ns = clock_wall_ns();
+            job->started_wall_ns = clock_pace_wall_ns(&control->pace);
         }
         job_move(control, job, CONTROL_JOB_RUNNING);
         break;
@@ -382,7 +382,7 @@ static int job_make(struct control *control, const struct control_submission *su
         goto out;
     }
     job->state = CONTROL_JOB_LOADING;
-    job->submitted_wall_ns = clock_wall_ns();
+    job->submitted_wall_ns = clock_pace_wall_ns(&control->pace);
     result = job_check_export(control, specification, submission->export_anywhere, error);
     if (result == 0) {
         result = job_train(control, job, specification, error);

@@ -156,7 +156,7 @@ void control_set_hold(struct control *control, bool hold, const char *reason, co
               log_quote(&text, reason));
     free(control->hold_reason);
     control->hold_reason = hold ? copy : NULL;
-    control->hold_since_wall_ns = hold ? clock_wall_ns() : 0;
+    control->hold_since_wall_ns = hold ? clock_pace_wall_ns(&control->pace) : 0;
     if (hold) {
         snprintf(value, sizeof value, "%llu %s", (unsigned long long)control->hold_since_wall_ns,
                  reason);

@@ -145,6 +145,7 @@ struct event_queue {
 
 struct control {
     const struct config *config;
+    struct clock_pace pace; /* constant */
     struct device_set *device_set;
     struct store *store;
     struct serve *serve;

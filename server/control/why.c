@@ -220,7 +220,7 @@ void move_fill(struct control *control, const struct core_explanation *core,
 {
     *move = (struct control_move){.core = *core};
     uint64_t ago_ns = control->now_ns > core->time_ns ? control->now_ns - core->time_ns : 0;
-    move->time_wall_ns = clock_wall_ns() - ago_ns;
+    move->time_wall_ns = clock_pace_wall_ns(&control->pace) - ago_ns;
     move->device = device_label(control, core->device);
     move->job = job_label(control, core->lease);
     move->endpoint = endpoint_label(control, core->endpoint);

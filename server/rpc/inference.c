@@ -103,12 +103,3 @@ struct grpc_service inference_service(struct inference_context *context)
         .context = context,
     };
 }
-
-void inference_counters(const struct inference_context *context,
-                        struct inference_counters *ret_counters)
-{
-    *ret_counters = (struct inference_counters){
-        .unknown_model = atomic_load(&context->unknown_model),
-        .unreadable = atomic_load(&context->unreadable),
-    };
-}
