@@ -31,7 +31,8 @@ PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 # ---- rooms and their layers -------------------------------------------------------------------
 # uses_<room> is what a room may include; libraries, unit tests and check-layers all follow it.
 # `simulator` is `tidepool sim`: a room among the clients that plays traces through the core.
-ROOMS := base core record net observe store device models serve train shim control rpc simulator
+# `virtual` is `tidepool sim --serve`: the server's control API over virtual devices.
+ROOMS := base core record net observe store device models serve train shim control rpc simulator virtual
 uses_base    :=
 uses_core    :=
 uses_record  := core base
@@ -46,9 +47,11 @@ uses_shim    := base
 uses_control := serve train device models record core store observe base
 uses_rpc     := control serve train device models net observe base proto
 uses_simulator := record core base
+uses_virtual   := simulator rpc control serve train device models record core store net observe proto base
 dir_models    := models
 dir_simulator := clients/sim
-$(foreach r,$(filter-out models simulator,$(ROOMS)),$(eval dir_$r := server/$r))
+dir_virtual   := clients/virtual
+$(foreach r,$(filter-out models simulator virtual,$(ROOMS)),$(eval dir_$r := server/$r))
 $(foreach r,$(ROOMS),$(eval src_$r := $(shell find $(dir_$r) -name '*.c' 2>/dev/null | sort)))
 src_shim      := $(filter-out server/shim/main.c,$(src_shim)) # a program of its own, beside the library
 
@@ -101,10 +104,11 @@ SERVER_LIBS := $(foreach r,rpc control serve train device models record core sto
 # Each client program is its folder's main.c and the library of all other client code.
 uses_clients := simulator proto base
 dir_clients  := clients
-src_clients  := $(filter-out $(src_simulator),$(shell find clients -name '*.c' ! -name main.c | sort))
+src_clients  := $(filter-out $(src_simulator) $(src_virtual),$(shell find clients -name '*.c' ! -name main.c | sort))
 $(eval $(call room_rules,clients))
 CLIENT_LIBS := $(call libs_of,clients) $(call libs_of,simulator)
-BINARIES := $(OUT)/tidepoold $(OUT)/tidepool-shim $(OUT)/tidepool $(OUT)/tidepool-load
+BINARIES := $(OUT)/tidepoold $(OUT)/tidepool-shim $(OUT)/tidepool $(OUT)/tidepool-load \
+            $(OUT)/tidepool-virtual
 
 all: $(BINARIES)
 
@@ -121,6 +125,10 @@ $(OUT)/tidepool: $(call objects,clients/cli/main.c) $(CLIENT_LIBS)
 $(OUT)/tidepool-load: $(call objects,clients/load/main.c) $(CLIENT_LIBS)
 	$(link)
 $(OUT)/tidepool-demo: $(call objects,clients/demo/main.c) $(CLIENT_LIBS)
+	$(link)
+# Its serve and trainer are objects, not a library: they come before the real ones of the same
+# functions, of which only what they leave open is linked.
+$(OUT)/tidepool-virtual: $(call objects,$(src_virtual)) $(call lib,simulator) $(SERVER_LIBS)
 	$(link)
 
 # A test that stands still ends here, by name; each program takes far less (sanitizers included).

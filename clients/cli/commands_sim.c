@@ -1,7 +1,10 @@
 /* commands_sim.c: `tidepool sim`: options of its own, which shadow those that talk to a server. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clients/cli/cli.h"
 #include "clients/sim/replay.h"
@@ -14,6 +17,10 @@ static struct sim_command {
     struct argument_list requests, jobs, policies;
     const char *json, *html, *replay;
     struct argument_list settings;
+    bool serve;
+    double speed;
+    struct argument_list listen;
+    const char *config, *token_file;
     struct sim_options options;
 } asked;
 
@@ -97,6 +104,17 @@ static const struct argument table[] = {
      "repeats a server's decisions from its log of events (STATE/events/), instead of traces"},
     {"set", ARGUMENT_LIST, FIELD(settings), 1, 0, 0, "NAME=VALUE...",
      "with --replay: the same events under other settings, as hold_min_ns=2000000000"},
+    {"serve", ARGUMENT_FLAG, FIELD(serve), 1, 0, 0, NULL,
+     "the server's control API over virtual devices, until it is told to stop"},
+    {"speed", ARGUMENT_NUMBER, FIELD(speed), 1, 0.01, 100, "X",
+     "with --serve: its time runs so many times as fast as ours (default 1)"},
+    {"listen", ARGUMENT_LIST, FIELD(listen), 1, 0, 0, "ADDRESS...",
+     "with --serve: HOST:PORT or unix:PATH (default 127.0.0.1:8001); port 0: a free one, told on "
+     "stdout"},
+    {"config", ARGUMENT_TEXT, FIELD(config), 1, 0, 0, "FILE",
+     "with --serve: a server's configuration, of which planner, mode and testing count"},
+    {"token-file", ARGUMENT_TEXT, FIELD(token_file), 1, 0, 0, "FILE",
+     "with --serve: changes over TCP need the token in it"},
     {"help", ARGUMENT_FLAG, FIELD(help), 1, 0, 0, NULL, "what this command does"},
 };
 
@@ -139,8 +157,135 @@ static int replay_command(struct cli *cli)
     return exit_code == EXIT_OK && !replay.same ? EXIT_FAILED : exit_code;
 }
 
+/* ---- --serve: another program, which has the server's parts in it ---- */
+
+#define WORDS_MAX 256
+
+struct words {
+    char *values[WORDS_MAX + 1];
+    size_t count;
+};
+
+static void word_add(struct words *words, const char *text)
+{
+    if (words->count < WORDS_MAX) {
+        words->values[words->count++] = strdup(text);
+    }
+}
+
+static void text_add(struct words *words, const char *option, const char *value)
+{
+    if (value != NULL) {
+        word_add(words, option);
+        word_add(words, value);
+    }
+}
+
+static void list_add(struct words *words, const char *option, const struct argument_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        text_add(words, option, list->values[i]);
+    }
+}
+
+static void number_add(struct words *words, const char *option, double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.15g", value);
+    text_add(words, option, text);
+}
+
+/* Beside this program; an empty text: where that is cannot be found out. */
+static void program_find(char path[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - sizeof "-virtual");
+    path[length > 0 ? length : 0] = '\0';
+    if (length > 0) {
+        strcat(path, "-virtual");
+    }
+}
+
+/* The first of the other ways to run that was asked for too, or NULL. */
+static const char *asked_otherwise(void)
+{
+    return asked.policies.count > 0   ? "policy"
+           : asked.settings.count > 0 ? "set"
+           : asked.replay != NULL     ? "replay"
+           : asked.html != NULL       ? "html"
+           : asked.json != NULL       ? "json"
+                                      : NULL;
+}
+
+/* The first option of what --serve does not model that is not as usual, or NULL. */
+static const char *asked_in_vain(void)
+{
+    static const char *const names[] = {
+        "rungs",      "notice-s",     "hold-s",        "gang",          "duration-s",
+        "until-done", "find-devices", "workload",      "device-mtbf-h", "slow-share",
+        "late-share", "lost-share",   "crash-every-h", "checkpoint-s",  "restore-s"};
+    struct sim_command usual = {0};
+    sim_options_init(&usual.options);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t place = 0;
+        while (strcmp(table[place].name, names[i]) != 0) {
+            place++;
+        }
+        size_t size = table[place].kind == ARGUMENT_FLAG ? sizeof(bool) : sizeof(double);
+        if (memcmp((char *)&asked + table[place].offset, (char *)&usual + table[place].offset,
+                   size) != 0) {
+            return names[i];
+        }
+    }
+    return NULL;
+}
+
+static void words_fill(struct words *words, const char *program)
+{
+    const struct sim_options *options = &asked.options;
+    word_add(words, program);
+    list_add(words, "--requests", &asked.requests);
+    list_add(words, "--jobs", &asked.jobs);
+    list_add(words, "--listen", &asked.listen);
+    text_add(words, "--config", asked.config);
+    text_add(words, "--token-file", asked.token_file);
+    number_add(words, "--devices", (double)options->devices);
+    number_add(words, "--speed", asked.speed);
+    number_add(words, "--slo-ms", options->slo_ms);
+    number_add(words, "--scale", options->scale);
+    number_add(words, "--seed", (double)options->seed);
+    number_add(words, "--late-budget", options->late_budget);
+    number_add(words, "--time-scale", options->time_scale);
+    number_add(words, "--rate-scale", options->rate_scale);
+    number_add(words, "--rate-rps", options->rate_rps);
+    number_add(words, "--from-s", options->from_s);
+    number_add(words, "--until-s", options->until_s);
+}
+
+static int serve_command(struct cli *cli)
+{
+    static struct words words; /* the next program's */
+    char path[PATH_MAX];
+    struct error error = {0};
+    const char *vain = asked_otherwise();
+    vain = vain != NULL ? vain : asked_in_vain();
+    if (vain != NULL) {
+        return cli_fail_usage(cli, "--serve goes without --%s: see docs/simulation.md", vain);
+    }
+    program_find(path);
+    words_fill(&words, path);
+    if (words.count == WORDS_MAX) {
+        return cli_fail_usage(cli, "--serve: more than %d files and addresses", WORDS_MAX / 2);
+    }
+    execv(path, words.values);
+    error_set_errno(&error, errno, "--serve: start '%s', which is installed beside tidepool", path);
+    return cli_fail(cli, &error);
+}
+
 static int sim_run(struct cli *cli)
 {
+    if (asked.serve) {
+        return serve_command(cli);
+    }
     if (asked.replay != NULL) {
         return replay_command(cli);
     }
@@ -173,7 +318,7 @@ out:
 
 static void options_reset(void)
 {
-    asked = (struct sim_command){0};
+    asked = (struct sim_command){.speed = 1};
     sim_options_init(&asked.options);
 }
 
