@@ -142,6 +142,7 @@ static void claims_of_device(struct claims *claims, const struct core_device_vie
     add_flag(claims, "kept", view->kept_for_serving);
     add_flag(claims, "cordoned", view->cordoned);
     add_flag(claims, "occupied", view->occupied);
+    add_flag(claims, "drained", view->drained);
     for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
         add(claims, core_account_name((enum core_account)account), view->account_ns[account], NULL);
     }
