@@ -17,8 +17,8 @@ static uint64_t margin_ns(const struct core *core, const struct device *device)
         margin_ns = core_add_u64(margin_ns, core->config.kill_bound_ns);
     }
     if (core_device_stopped(device)) {
-        uint64_t give_ns = core_rung_give_ns(core, lease, lease->stop_rung, device->kind);
-        margin_ns = core_add_u64(margin_ns, give_ns);
+        /* As configured: what is learned changes without this device being touched. */
+        margin_ns = core_add_u64(margin_ns, core->config.rung_prior[lease->stop_rung].give_ns);
     }
     return margin_ns;
 }
