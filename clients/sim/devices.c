@@ -320,9 +320,10 @@ static void job_broken(struct engine *engine, uint32_t number, bool in_process)
 static void lost_noticed(struct engine *engine, uint32_t number)
 {
     struct device *device = &engine->devices[number];
-    if (device->hung != NONE) {
-        uint32_t job = device->hung;
-        device->hung = NONE;
+    uint32_t job = device->hung;
+    device->hung = NONE;
+    /* A job that has been ended meanwhile, and may have begun anew elsewhere, misses nothing. */
+    if (job != NONE && engine->jobs[job].run == device->hung_run) {
         job_hang(engine, job, false);
         job_broken(engine, job, device->shared);
     }
@@ -339,6 +340,7 @@ static void lose(struct engine *engine, uint32_t number, uint64_t detect_ns, uin
         job_lose(engine, device->job);
         job_leave(engine, number);
         job_hang(engine, device->hung, true);
+        device->hung_run = engine->jobs[device->hung].run;
     }
     phase_move(engine, number, ENGINE_LOST);
     engine_add(engine, engine->now_ns + detect_ns + away_ns, MOMENT_REPAIR, number, 0);

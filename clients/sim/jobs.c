@@ -204,6 +204,8 @@ void job_leave(struct engine *engine, uint32_t device)
     job->held--;
     if (job->held == 0 && job->state == JOB_HELD) {
         job->leaving = false;
+        job->run++;
+        job->hangs = 0;
         job_move(engine, number, JOB_WAITING);
     }
     job_refresh(engine, number);

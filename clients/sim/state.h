@@ -46,6 +46,7 @@ struct device {
     const struct sim_rung *rung;  /* of the last take */
     uint32_t takes, losses, told; /* so far; number the draws of faults */
     uint32_t hung;                /* the job that hangs since the device was lost, or NONE */
+    uint32_t hung_run;            /* in that run of it */
     bool wanted;                  /* by its provider */
     uint64_t moved_ns;
     uint32_t slow_milli; /* 1000: as fast as its kind */
@@ -67,6 +68,7 @@ struct job {
     uint32_t present;          /* of those, in TRAINING */
     uint32_t away;             /* of those, stopped in place */
     uint32_t going;            /* of those, being taken for good */
+    uint32_t run;              /* so often it has left all its devices */
     uint32_t hangs;            /* on so many lost devices that nobody has noticed yet */
     bool leaving;              /* gives up all its devices, then waits again */
     bool runs;                 /* trains on those that are free for it */

@@ -169,7 +169,7 @@ static void whatever_breaks_the_books_balance_and_the_run_repeats(void **state)
         script.setup.faults = (struct sim_faults){.device_mtbf_ns = SECONDS(60),
                                                   .device_repair_ns = SECONDS(4),
                                                   .detect_ns = seed % 2 ? MS(700) : 0,
-                                                  .reclaim_every_ns = SECONDS(25),
+                                                  .reclaim_every_ns = SECONDS(60),
                                                   .reclaim_notice_ns = SECONDS(seed % 7),
                                                   .reclaim_away_ns = SECONDS(3),
                                                   .slow_permille = 300,
