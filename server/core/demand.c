@@ -146,6 +146,19 @@ static void endpoint_feed(struct core *core, struct endpoint *endpoint, uint64_t
     fleet_decide(core, endpoint);
 }
 
+static bool is_stale(const struct core *core, const struct endpoint *endpoint)
+{
+    return core->now_ns - endpoint->sampled_ns >= core->config.sample_stale_ns;
+}
+
+/* Nothing was told of it since its last sample: nothing came. */
+static void endpoint_silence(struct core *core, struct endpoint *endpoint)
+{
+    endpoint->running_milli = endpoint->queue_length = 0;
+    endpoint->arrived = endpoint->late_ns = 0;
+    endpoint_feed(core, endpoint, 0, core->now_ns - endpoint->sampled_ns);
+}
+
 static void endpoint_endanger(struct core *core, struct endpoint *endpoint)
 {
     bool fresh = core->now_ns >= endpoint->danger_until_ns;
@@ -323,6 +336,9 @@ static void endpoint_event(struct core *core, struct endpoint *endpoint,
         endpoint_sample(core, endpoint, event);
         break;
     case CORE_EVENT_ENDPOINT_DANGER:
+        if (is_stale(core, endpoint)) {
+            endpoint_silence(core, endpoint); /* its end; what is told now stays */
+        }
         endpoint->queue_length = event->endpoint_danger.queue_length;
         core_fleet_feed(core, endpoint);
         endpoint_danger(core, endpoint, event->endpoint_danger.projected_wait_ns);
@@ -373,14 +389,11 @@ void core_demand_refresh(struct core *core)
 {
     SET_EACH (&core->endpoint_sets[TOUCHED], slot) {
         struct endpoint *endpoint = core->endpoint_slots[slot];
-        uint64_t age = core->now_ns - endpoint->sampled_ns;
         if (endpoint->removing) {
             continue;
         }
-        if (age >= core->config.sample_stale_ns && is_loaded(endpoint)) {
-            endpoint->running_milli = endpoint->queue_length = 0;
-            endpoint->arrived = endpoint->late_ns = 0;
-            endpoint_feed(core, endpoint, 0, age);
+        if (is_stale(core, endpoint) && is_loaded(endpoint)) {
+            endpoint_silence(core, endpoint);
         } else {
             endpoint_lull(core, endpoint);
         }
