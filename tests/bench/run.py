@@ -2,12 +2,14 @@
 
     python tests/bench/run.py [--only NAME …] [--rounds 13] [--quick] [--out build/bench.json]
 
---only takes figures or groups; figures that are not measured keep what bench.json says of them.
+--only takes figures or groups; figures that are not measured keep what bench.json, or else the
+page, says of them.
 """
 import argparse
 import json
 import os
 import platform
+import re
 import sys
 import time
 
@@ -72,7 +74,28 @@ def number(value):
     return "%.0f" % value if abs(value) >= 1000 else "%.3g" % value
 
 
-def page(result):
+def row(entry):
+    goal = figures.GOALS[entry["name"]]
+    return "| `%s` | %s | %s %s | %s … %s | %s %s | %s | %d |" % (
+        entry["name"], goal.what, number(entry["value"]), entry["unit"],
+        number(entry["low"]), number(entry["high"]), "≥" if goal.better == "more" else "≤",
+        number(goal.value), "yes" if entry["met"] else "**no**", len(entry["rounds"]))
+
+
+def earlier(path, pattern):
+    """{figure: its line} of the page as it is."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        found = [(re.match(pattern, line), line.rstrip("\n")) for line in file]
+    return {match.group(1): line for match, line in found if match}
+
+
+def page(result, path):
+    rows, hows = earlier(path, r"\| `(\w+)` \|"), earlier(path, r"- `(\w+)`: ")
+    for entry in result["figures"]:
+        rows[entry["name"]] = row(entry)
+        hows[entry["name"]] = "- `%s`: %s" % (entry["name"], entry["how"])
     lines = ["# Benchmarks", "",
              "Measured by `make bench` on %(cpu)s, %(cores)d cores, %(memory_gib)d GiB, Linux "
              "%(kernel)s, ONNX Runtime %(onnxruntime)s." % result["machine"],
@@ -80,16 +103,11 @@ def page(result):
              "the median of the rounds,", "the interval is 95 %, by resampling the rounds.", "",
              "| figure | what | value | 95 % interval | goal | met | rounds |",
              "|---|---|---|---|---|---|---|"]
-    for entry in result["figures"]:
-        goal = figures.GOALS[entry["name"]]
-        lines.append("| `%s` | %s | %s %s | %s … %s | %s %s | %s | %d |" % (
-            entry["name"], goal.what, number(entry["value"]), entry["unit"],
-            number(entry["low"]), number(entry["high"]), "≥" if goal.better == "more" else "≤",
-            number(goal.value), "yes" if entry["met"] else "**no**", len(entry["rounds"])))
+    lines += [rows[name] for name in figures.GOALS if name in rows]
     lines += ["", "Triton's own load generator runs against the server too, in `make test-long`: the package "
               "named", "perf_analyzer holds no program, so it comes from stock client 2.41 "
               "(`tests/e2e/test_perf_analyzer.py`).", "", "## How each was measured", ""]
-    lines += ["- `%s`: %s" % (entry["name"], entry["how"]) for entry in result["figures"]]
+    lines += [hows[name] for name in figures.GOALS if name in hows]
     lines += ["\n" + entry["table"] for entry in result["figures"] if entry.get("table")]
     return "\n".join(lines) + "\n"
 
@@ -122,8 +140,9 @@ def main():
     with open(options.out, "w", encoding="utf-8") as file:
         json.dump(result, file, indent=1)
     if not options.quick:
+        text = page(result, options.page)
         with open(options.page, "w", encoding="utf-8") as file:
-            file.write(page(result))
+            file.write(text)
     if failed:
         sys.exit("not measured: " + ", ".join(failed))
 
