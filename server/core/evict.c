@@ -13,6 +13,32 @@ bool core_evict_is_possible(const struct core *core, const struct lease *taker)
            taker->spec.priority > taker->team->least_urgent;
 }
 
+/* Urgencies beyond these are counted as the last ones. */
+static size_t bucket_of(int64_t urgency)
+{
+    const int64_t half = URGENCIES / 2;
+    return (size_t)(urgency < -half ? 0 : urgency >= half ? URGENCIES - 1 : urgency + half);
+}
+
+void core_evict_count(const struct lease *lease)
+{
+    struct team *team = lease->team;
+    team->least_urgent = lease->urgency < team->least_urgent ? lease->urgency : team->least_urgent;
+    team->revocable[bucket_of(lease->urgency)] += lease->held;
+}
+
+uint32_t core_evict_most(const struct core *core, const struct lease *taker)
+{
+    uint32_t most = 0;
+    if ((core->lent & taker->spec.kinds_mask) != 0) {
+        return (uint32_t)core->device_count;
+    }
+    for (size_t bucket = 0; bucket <= bucket_of((int64_t)taker->spec.priority - 1); bucket++) {
+        most += taker->team->revocable[bucket];
+    }
+    return most;
+}
+
 /* Devices of it that the taker could use, up to what it may have of each kind. */
 static uint32_t useful_devices(const struct core *core, const struct lease *lease,
                                const struct lease *taker, bool within,

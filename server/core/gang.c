@@ -366,8 +366,8 @@ static bool is_victim(const struct core *core, const struct device *device,
 {
     const struct lease *lease = gathering->lease;
     uint32_t more = lease->spec.devices_min - lease->promised;
-    return !is_picked(core, device) && suits(core, device, gathering) &&
-           core_may_move_for(core, device, lease, gathering->within) &&
+    return core_may_move_for(core, device, lease, gathering->within) && !is_picked(core, device) &&
+           suits(core, device, gathering) &&
            core_fair_may_take(core, lease, more, gathering->within, device->lease, device->kind);
 }
 
@@ -466,7 +466,8 @@ uint32_t core_gang_pick(struct core *core, struct lease *lease, bool within)
     struct gathering gathering = gathering_of(core, lease, within);
     uint32_t most = at_most(core, lease);
     bool evicts = core_evict_is_possible(core, lease);
-    if (most < gathering.wanted && !evicts) {
+    most += evicts ? core_evict_most(core, lease) : 0;
+    if (most < gathering.wanted) {
         return gathering.wanted - most;
     }
     pick_promised(core, &gathering);

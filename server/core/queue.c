@@ -265,10 +265,37 @@ static void idle_touch(struct core *core, uint32_t kinds)
 
 /* ---- what there is that was not there at the last plan ---- */
 
-/* All its devices may be taken for a waiting lease. */
-static bool is_revocable(const struct lease *lease)
+/* Held, and can be taken from its holder. What time alone changes about that is news then. */
+static bool may_come(const struct core *core, const struct device *device)
 {
-    return lease->state == CORE_LEASE_RUNNING && lease->spec.preemptible;
+    return device->hold == CORE_HOLD_HELD && device->promised == NULL &&
+           (core_device_rested(core, device) || core_fair_matters(core)) &&
+           core_device_moves(core, device) < core->config.moves_per_hour;
+}
+
+/* So many devices may be taken for a waiting lease, all of them at once. */
+static uint32_t whole_of(const struct core *core, const struct lease *lease)
+{
+    bool may =
+        lease->state == CORE_LEASE_RUNNING && lease->held > 0 && lease->leaving == 0 &&
+        core_guard(core, lease, lease->held, core_rung_for_all(lease), false) == CORE_REASON_NONE;
+    for (const struct device *device = lease->first; device != NULL && may; device = device->next) {
+        may = may_come(core, device);
+    }
+    return may ? lease->held : 0;
+}
+
+/* The same beyond its minimum, one by one. */
+static uint32_t surplus_of(const struct core *core, const struct lease *lease)
+{
+    bool may = lease->surplus > 0 &&
+               core_guard(core, lease, 1, core_rung_for_one(lease), false) == CORE_REASON_NONE;
+    uint32_t come = 0;
+    for (const struct device *device = may ? lease->first : NULL;
+         device != NULL && come < lease->surplus; device = device->next) {
+        come += may_come(core, device);
+    }
+    return come;
 }
 
 static void supply_add(struct supply supply[CORE_KINDS_MAX], uint32_t kinds_mask, uint32_t devices,
@@ -284,27 +311,39 @@ static void supply_add(struct supply supply[CORE_KINDS_MAX], uint32_t kinds_mask
     }
 }
 
-static void supply_gather(const struct core *core, struct supply supply[CORE_KINDS_MAX])
+static void supply_gather(struct core *core, struct supply supply[CORE_KINDS_MAX])
 {
+    struct set *givers = &core->lease_sets[LEASES_ASKED];
     memset(supply, 0, CORE_KINDS_MAX * sizeof *supply);
+    core_set_copy(givers, &core->lease_sets[NEWS]);
     SET_EACH (&core->device_sets[NEWS], slot) {
         const struct device *device = core->device_slots[slot];
-        bool there = device->counted_takeable ||
-                     core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot);
+        bool comes = may_come(core, device);
+        bool there = core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot) ||
+                     (comes && device->counted_takeable);
         supply_add(supply, 1u << device->kind, there, 0, device->memory_bytes);
-        if (device->hold == CORE_HOLD_HELD && is_revocable(device->lease)) { /* all or none */
-            const struct lease *lease = device->lease;
-            supply_add(supply, lease->spec.kinds_mask, 0, lease->held, UINT64_MAX);
+        if (comes) {
+            core_set_put(givers, device->lease->slot, true); /* all of its devices, or none */
         }
     }
     SET_EACH (&core->endpoint_sets[NEWS], slot) {
         const struct endpoint *endpoint = core->endpoint_slots[slot];
-        supply_add(supply, endpoint->spec.kinds_mask, endpoint->excess, 0, UINT64_MAX);
+        uint32_t more =
+            endpoint->excess > endpoint->excess_seen ? endpoint->excess - endpoint->excess_seen : 0;
+        supply_add(supply, endpoint->spec.kinds_mask, more, 0, UINT64_MAX);
     }
-    SET_EACH (&core->lease_sets[NEWS], slot) {
+    SET_EACH (givers, slot) {
         const struct lease *lease = core->lease_slots[slot];
-        uint32_t whole = is_revocable(lease) ? lease->held : 0;
-        supply_add(supply, lease->spec.kinds_mask, lease->surplus, whole, UINT64_MAX);
+        uint32_t surplus = core_lease_is_news(core, lease) ? surplus_of(core, lease) : 0;
+        supply_add(supply, lease->spec.kinds_mask, surplus, whole_of(core, lease), UINT64_MAX);
+    }
+}
+
+/* Only what an endpoint has more of than at this plan is news to the next one. */
+static void excess_seen(struct core *core)
+{
+    SET_EACH (&core->endpoint_sets[NEWS], slot) {
+        core->endpoint_slots[slot]->excess_seen = core->endpoint_slots[slot]->excess;
     }
 }
 
@@ -458,14 +497,15 @@ static void teams_begin(struct core *core)
         struct team *team = core->teams[i];
         team->least_urgent = INT64_MAX;
         team->to_come = 0;
+        memset(team->revocable, 0, sizeof team->revocable);
         for (size_t j = 0; j < team->waiting_count; j++) {
             team->to_come += team->waiting[j]->promised;
         }
     }
     SET_EACH (&core->lease_sets[LEASES_RUNNING], slot) {
         const struct lease *lease = core->lease_slots[slot];
-        if (lease->spec.preemptible && lease->urgency < lease->team->least_urgent) {
-            lease->team->least_urgent = lease->urgency;
+        if (lease->spec.preemptible) {
+            core_evict_count(lease);
         }
     }
 }
@@ -492,12 +532,14 @@ void core_queue_plan(struct core *core)
     struct queue_pass pass = {.position = 0};
     supply_gather(core, pass.supply);
     if (is_as_before(core, &pass)) {
+        excess_seen(core);
         return;
     }
     core->usable_news = false;
     if (core->lease_sets[LEASES_WAITING].count > 0) {
         all_take_turns(core, &pass);
     }
+    excess_seen(core);
     idle_touch(core, core->blocked & ~pass.no_growth);
     core->blocked = pass.no_growth;
 }

@@ -215,6 +215,7 @@ struct endpoint {
     /* As of its last touch. */
     bool lacking;
     uint32_t spare, excess;
+    uint32_t excess_seen; /* by queue.c, at its last plan */
     uint64_t counted_milli;
 };
 
@@ -268,6 +269,8 @@ struct share {
     uint32_t reserved; /* of all three, by leases that are not preemptible */
 };
 
+#define URGENCIES 16
+
 struct team {
     struct core_team_spec spec;
     bool added;
@@ -286,6 +289,7 @@ struct team {
     struct lease *grower;            /* would grow next */
     bool advised;                    /* one of its leases, of what it could take */
     int64_t least_urgent;            /* of its running leases that are preemptible */
+    uint32_t revocable[URGENCIES];   /* devices of these, by urgency; see evict.c */
     uint64_t account_ns[CORE_ACCOUNT_COUNT];
 };
 
@@ -919,6 +923,9 @@ void core_gang_unpick(struct core *core);
 
 /* ---- evict.c: leases that must go as a whole ---- */
 bool core_evict_is_possible(const struct core *core, const struct lease *taker); /* at all */
+void core_evict_count(const struct lease *lease); /* a running one, at the start of a plan */
+/* No more than these: what nothing but urgency and quotas forbids. */
+uint32_t core_evict_most(const struct core *core, const struct lease *taker);
 /* Chooses leases, into core->evicted, that free so many devices for the taker, and of each kind no
  * more than it may have. Returns how many devices are lacking then; nothing is chosen unless 0. */
 uint32_t core_evict_choose(struct core *core, const struct lease *taker, bool within,
