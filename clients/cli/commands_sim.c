@@ -55,7 +55,7 @@ static const struct argument table[] = {
     {"scale", ARGUMENT_NUMBER, OPTION(scale), 1, 0, 1e6, "X",
      "of service times (default: the busiest 10 s just fit the devices)"},
     {"time-scale", ARGUMENT_NUMBER, OPTION(time_scale), 1, 1e-6, 1e6, "X",
-     "of all times of the traces: 0.5 doubles the load (default 1)"},
+     "of the arrival times of requests: 0.5 doubles the load (default 1)"},
     {"rate-scale", ARGUMENT_NUMBER, OPTION(rate_scale), 1, 1e-6, 1e6, "X",
      "of traces of rates (default 1)"},
     {"rate-rps", ARGUMENT_NUMBER, OPTION(rate_rps), 1, 0, 1e6, "X",
