@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
+#include "server/base/huge_pages.h"
 #include "server/base/log.h"
 #include "server/control/config.h"
 #include "server/control/control.h"
@@ -391,6 +392,9 @@ int main(int argc, char **argv)
     int code = arguments_read(argc, argv, &arguments);
     if (code >= 0) {
         return code;
+    }
+    if (!arguments.check) {
+        huge_pages_use(argv);
     }
     if (config_load(&arguments, &server.config, &error) < 0) {
         fprintf(stderr, "tidepoold: %s\n", error.text);

@@ -52,3 +52,14 @@ def test_threads_are_pinned_and_in_their_class(start, tmp_path, config):
         for _, own, policy, nice in training:
             assert own <= cores
             assert policy == SCHED_IDLE or nice == 19
+
+
+def test_the_server_asks_for_large_pages_where_the_kernel_waits_to_be_asked(start):
+    with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="utf-8") as file:
+        asked_for = "[madvise]" in file.read()
+    if os.environ.get("GLIBC_TUNABLES") is not None or not asked_for:
+        pytest.skip("large pages are not the server's to ask for here")
+    server = start(["identity_fp32"]).start()
+    assert server.proc("comm") == "tidepoold\n"
+    assert server.proc("environ").split("\0").count("GLIBC_TUNABLES=glibc.malloc.hugetlb=1") == 1
+    assert server.log().count("main: started") == 1
