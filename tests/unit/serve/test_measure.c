@@ -1,6 +1,10 @@
 #include <glob.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +16,8 @@
 #include "server/base/clock.h"
 #include "server/serve/measure.h"
 
-/* A runtime that takes a set time: `base_ns` and `row_ns` per row, fails from `fail_rows` on. */
+/* A runtime that computes for a set time: `base_ns` and `row_ns` per row, fails from `fail_rows`
+ * on. */
 static struct {
     uint64_t base_ns, row_ns;
     uint32_t fail_rows;
@@ -29,7 +34,7 @@ static const char *fake_version(void)
 static int fake_run(struct instance *instance, const struct run_request *requests, size_t count,
                     struct tensor *ret_outputs, struct error *error)
 {
-    uint64_t until = clock_now_ns() + fake.base_ns + fake.row_ns * requests[0].rows;
+    uint64_t until = clock_thread_cpu_ns() + fake.base_ns + fake.row_ns * requests[0].rows;
     (void)instance;
     (void)ret_outputs;
     assert_int_equal(count, 1);
@@ -37,7 +42,7 @@ static int fake_run(struct instance *instance, const struct run_request *request
     if (fake.fail_rows > 0 && requests[0].rows >= fake.fail_rows) {
         return error_set(error, fake.fail_code, "no more rows than that");
     }
-    while (clock_now_ns() < until) {
+    while (clock_thread_cpu_ns() < until) {
     }
     return 0;
 }
@@ -115,6 +120,42 @@ static void slow_models_are_measured_within_the_time(void **state)
     assert_true(clock_now_ns() - start < 2 * MEASURE_TIME_MAX_NS);
     assert_true(table.count >= 1 && table.count <= 4);
     assert_true(service_table_ns(&table, 64) >= 64 * fake.row_ns * 9 / 10);
+}
+
+static atomic_bool busy;
+
+static void *keep_busy(void *arg)
+{
+    (void)arg;
+    while (atomic_load(&busy)) {
+    }
+    return NULL;
+}
+
+static void what_a_busy_machine_adds_is_not_counted(void **state)
+{
+    struct service_table table = {0};
+    struct error error = {0};
+    cpu_set_t all, one;
+    pthread_t others[3];
+    (void)state;
+    fake.row_ns = 20 * NS_PER_MS;
+    sched_getaffinity(0, sizeof all, &all);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one); /* the others inherit it: a quarter is ours */
+    atomic_store(&busy, true);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&others[i], NULL, keep_busy, NULL), 0);
+    }
+    assert_int_equal(measured(1, "d", NULL, &table, &error), 0);
+    atomic_store(&busy, false);
+    for (size_t i = 0; i < 3; i++) {
+        pthread_join(others[i], NULL);
+    }
+    sched_setaffinity(0, sizeof all, &all);
+    assert_true(table.ns[0] >= fake.row_ns);
+    assert_true(table.ns[0] < fake.row_ns * 2);
 }
 
 static void measurements_are_kept_and_found_again(void **state)
@@ -230,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FRESH(sizes_double_up_to_the_largest),
         FRESH(slow_models_are_measured_within_the_time),
+        FRESH(what_a_busy_machine_adds_is_not_counted),
         FRESH(measurements_are_kept_and_found_again),
         FRESH(damaged_measurements_are_made_anew),
         FRESH(a_state_folder_that_cannot_be_written_is_no_error),
