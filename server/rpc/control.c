@@ -242,10 +242,21 @@ static void run_get_scale_signal(struct control *control, struct control_call *l
 /* ---- changes, on the control thread
  * ---------------------------------------------------------------------- */
 
+static void finish_unimplemented(struct task *task, const char *what)
+{
+    struct error error = {0};
+    error_set(&error, ERROR_UNIMPLEMENTED, "%s: this server starts none yet", what);
+    finish_error(task, &error);
+}
+
 static void run_submit_job(struct control *control, struct control_call *letter)
 {
     const struct task *task = (struct task *)letter;
     const Tidepool__V1__SubmitJobRequest *request = (const void *)task->request;
+    if (request->command != NULL) {
+        finish_unimplemented((struct task *)letter, "submit: outside jobs");
+        return;
+    }
     const struct control_submission submission = {.specification = request->spec_json,
                                                   .request_id = request->request_id,
                                                   .export_anywhere = task->by_unix};
@@ -283,6 +294,18 @@ static void run_resume_job(struct control *control, struct control_call *letter)
     struct task *task = (struct task *)letter;
     const Tidepool__V1__ResumeJobRequest *request = (const void *)task->request;
     change_job(control, task, request->job, control_job_resume);
+}
+
+static void run_signal_job(struct control *control, struct control_call *letter)
+{
+    (void)control;
+    finish_unimplemented((struct task *)letter, "signal: outside jobs");
+}
+
+static void run_get_logs(struct control *control, struct control_call *letter)
+{
+    (void)control;
+    finish_unimplemented((struct task *)letter, "logs: outside jobs");
 }
 
 static void run_serve_model(struct control *control, struct control_call *letter)
@@ -481,6 +504,8 @@ CHANGE(submit_job)
 CHANGE(cancel_job)
 CHANGE(pause_job)
 CHANGE(resume_job)
+CHANGE(signal_job)
+CHANGE(get_logs)
 CHANGE(serve_model)
 CHANGE(stop_serving)
 CHANGE(set_hold)
@@ -503,6 +528,7 @@ static const struct grpc_method methods[] = {
     UNARY("CancelJob", cancel_job_request, handle_cancel_job),
     UNARY("PauseJob", pause_job_request, handle_pause_job),
     UNARY("ResumeJob", resume_job_request, handle_resume_job),
+    UNARY("SignalJob", signal_job_request, handle_signal_job),
     UNARY("ServeModel", serve_model_request, handle_serve_model),
     UNARY("StopServing", stop_serving_request, handle_stop_serving),
     UNARY("SetHold", set_hold_request, handle_set_hold),
@@ -514,6 +540,7 @@ static const struct grpc_method methods[] = {
     UNARY("GetScaleSignal", get_scale_signal_request, handle_get_scale_signal),
     UNARY("AnnounceDevices", announce_devices_request, handle_announce_devices),
     UNARY("GetTimeline", get_timeline_request, handle_get_timeline),
+    {"GetLogs", GRPC_SERVER_STREAM, &tidepool__v1__get_logs_request__descriptor, handle_get_logs},
     {"Watch", GRPC_SERVER_STREAM, &tidepool__v1__watch_request__descriptor, watch_handle},
 };
 
