@@ -16,6 +16,7 @@
 #include "server/net/grpc.h"
 #include "server/net/http.h"
 #include "server/rpc/control.h"
+#include "server/rpc/external_scaler.h"
 #include "server/rpc/health.h"
 #include "server/rpc/inference.h"
 #include "server/rpc/pages.h"
@@ -42,7 +43,9 @@ struct server {
     struct inference_context *inference;
     struct health *health;
     struct control_service *control_service;
-    struct grpc_service services[3]; /* in the order of enum config_service's bits */
+    struct external_scaler *scaler;
+    /* In the order of enum config_service's bits, then what is offered where control is. */
+    struct grpc_service services[4];
     struct grpc_server *grpc;
     struct pages pages;
     struct http_route health_routes[PAGES_HEALTH_COUNT], metrics_routes[PAGES_METRICS_COUNT];
@@ -190,10 +193,15 @@ static int services_create(struct server *server, struct error *error)
     if (server->control_service == NULL) {
         return -(int)error->code;
     }
+    server->scaler = external_scaler_create(server->control, error);
+    if (server->scaler == NULL) {
+        return -(int)error->code;
+    }
     server->services[0] = inference_service(server->inference);
     server->services[1] = health_service(server->health);
     server->services[2] = control_service_table(server->control_service);
-    server->grpc = grpc_server_create(network_threads(config), &limits, server->services, 3, error);
+    server->services[3] = external_scaler_service(server->scaler);
+    server->grpc = grpc_server_create(network_threads(config), &limits, server->services, 4, error);
     server->pages =
         (struct pages){server->serve, server->control, server->grpc, server->inference, VERSION};
     pages_health_routes(&server->pages, server->health_routes);
@@ -209,7 +217,8 @@ static int listen_at(struct server *server, const char *address, unsigned servic
                      uint16_t *ret_port, struct error *error)
 {
     if ((services & CONFIG_SERVICES_GRPC) != 0) {
-        return grpc_server_listen(server->grpc, address, services, ret_port, error);
+        uint64_t mask = services | ((services & CONFIG_SERVICE_CONTROL) != 0 ? 1u << 3 : 0);
+        return grpc_server_listen(server->grpc, address, mask, ret_port, error);
     }
     /* One address may show both pages. */
     static struct http_route both[PAGES_HEALTH_COUNT + PAGES_METRICS_COUNT];
@@ -302,6 +311,7 @@ static void server_drain(struct server *server)
     serve_set_draining(server->serve, true);
     health_close(server->health);
     control_service_close(server->control_service);
+    external_scaler_close(server->scaler);
     grpc_server_drain(server->grpc, (uint64_t)(server->config.drain_s * 1000));
 }
 
@@ -313,6 +323,7 @@ static void server_destroy(struct server *server)
         control_stop(server->control);
     }
     control_service_destroy(server->control_service);
+    external_scaler_destroy(server->scaler);
     health_destroy(server->health);
     inference_destroy(server->inference);
     trainer_destroy(server->trainer);

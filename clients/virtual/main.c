@@ -13,6 +13,7 @@
 #include "server/base/log.h"
 #include "server/net/grpc.h"
 #include "server/rpc/control.h"
+#include "server/rpc/external_scaler.h"
 
 #define VERSION "0.1.0"
 #define FILES_MAX 64
@@ -43,7 +44,8 @@ struct virtual_server {
     struct serve *serve;
     struct trainer *trainer;
     struct control_service *service;
-    struct grpc_service table;
+    struct external_scaler *scaler;
+    struct grpc_service services[2];
     struct grpc_server *grpc;
 };
 
@@ -236,11 +238,14 @@ static int service_create(struct virtual_server *server, const struct arguments 
         server->control, NULL, VERSION,
         arguments->token_file != NULL ? arguments->token_file : server->config.token_file};
     server->service = control_service_create(&options, error);
-    if (server->service == NULL) {
+    server->scaler =
+        server->service != NULL ? external_scaler_create(server->control, error) : NULL;
+    if (server->scaler == NULL) {
         return -(int)error->code;
     }
-    server->table = control_service_table(server->service);
-    server->grpc = grpc_server_create(1, &grpc_limits_default, &server->table, 1, error);
+    server->services[0] = control_service_table(server->service);
+    server->services[1] = external_scaler_service(server->scaler);
+    server->grpc = grpc_server_create(1, &grpc_limits_default, server->services, 2, error);
     return server->grpc != NULL ? 0 : -(int)error->code;
 }
 
@@ -309,6 +314,7 @@ static void state_remove(const char *folder)
 static void server_drain(struct virtual_server *server)
 {
     control_service_close(server->service);
+    external_scaler_close(server->scaler);
     grpc_server_drain(server->grpc, DRAIN_MS);
 }
 
@@ -320,6 +326,7 @@ static void server_destroy(struct virtual_server *server)
         control_stop(server->control);
     }
     control_service_destroy(server->service);
+    external_scaler_destroy(server->scaler);
     trainer_destroy(server->trainer);
     serve_destroy(server->serve);
     store_close(server->store);

@@ -365,6 +365,6 @@ void on_tick(evutil_socket_t fd, short what, void *arg)
         revision_touch(control, &control->status_revisions, false);
     }
     /* A watcher may have held figures back for its interval: it looks at every tick. */
-    control->changed |= control->notice != NULL;
+    control->changed = true;
     revisions_refresh(control);
 }

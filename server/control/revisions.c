@@ -1,4 +1,5 @@
 /* revisions.c: which object changed when, and who is told. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,8 +31,19 @@ uint64_t control_revision_floor(const struct control *control)
 
 void control_on_change(struct control *control, void (*notice)(void *context), void *context)
 {
-    control->notice = notice;
-    control->notice_context = context;
+    size_t place = 0;
+    while (place < CONTROL_WATCHERS_MAX && control->watchers[place].context != context) {
+        place++;
+    }
+    if (place == CONTROL_WATCHERS_MAX && notice == NULL) {
+        return; /* it was none */
+    }
+    for (size_t i = 0; place == CONTROL_WATCHERS_MAX; i++) {
+        assert(i < CONTROL_WATCHERS_MAX);
+        place = control->watchers[i].notice == NULL ? i : place;
+    }
+    control->watchers[place].notice = notice;
+    control->watchers[place].context = notice != NULL ? context : NULL;
 }
 
 /* ---- removed objects
@@ -131,8 +143,10 @@ void revisions_refresh(struct control *control)
     }
     if (control->changed) {
         control->changed = false;
-        if (control->notice != NULL) {
-            control->notice(control->notice_context);
+        for (size_t i = 0; i < CONTROL_WATCHERS_MAX; i++) {
+            if (control->watchers[i].notice != NULL) {
+                control->watchers[i].notice(control->watchers[i].context);
+            }
         }
     }
 }

@@ -190,8 +190,10 @@ struct control {
     struct removed_entry removed[REMOVED_MAX]; /* a ring by count */
     uint64_t removed_count;
     bool changed; /* a state has: the watcher is told when the letters are done */
-    void (*notice)(void *context);
-    void *notice_context;
+    struct {
+        void (*notice)(void *context); /* NULL: a free place */
+        void *context;
+    } watchers[CONTROL_WATCHERS_MAX];
 
     uint64_t start_ns, start_wall_ns;
     char *hold_reason;

@@ -216,8 +216,9 @@ struct control_removed {
 bool control_removed_at(struct control *control, uint64_t after_revision, size_t index,
                         struct control_removed *ret_removed);
 bool control_removed_known(const struct control *control, uint64_t after_revision);
-/* `notice` runs on the control thread after changes of state, and every 100 ms while
- * figures change. One watcher (the control service's); NULL: none. */
+/* `notice` runs on the control thread after changes of state, and every 100 ms. Once for each
+ * context, at most CONTROL_WATCHERS_MAX of them; NULL: no more for this one. */
+#define CONTROL_WATCHERS_MAX 4
 void control_on_change(struct control *control, void (*notice)(void *context), void *context);
 
 #endif

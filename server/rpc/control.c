@@ -2,94 +2,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "server/control/change.h"
 #include "server/control/view.h"
-#include "server/rpc/control_encode.h"
 #include "server/rpc/control_service.h"
-
-/* One call on its way through the control thread. The request lies in the call's arena and is valid
- * until the call is finished. */
-struct task {
-    struct control_call letter; /* first */
-    struct grpc_call *call;
-    struct control_service *service;
-    const ProtobufCMessage *request;
-    bool by_unix; /* a change, asked for by the Unix socket's user (checked), not by a token */
-};
-
-/* ---- answers
- * ----------------------------------------------------------------------------------------- */
-
-static void finish_error(struct task *task, const struct error *error)
-{
-    grpc_call_finish(task->call, error->code, error->text);
-    free(task);
-}
-
-/* `message` lies in the scratch, NULL: no memory. Frees the scratch. */
-static void finish(struct task *task, struct scratch *scratch, void *message)
-{
-    if (message == NULL || scratch->failed) {
-        grpc_call_finish(task->call, ERROR_RESOURCE_EXHAUSTED, "no memory for the answer");
-    } else {
-        grpc_call_reply(task->call, message);
-    }
-    scratch_free(scratch);
-    free(task);
-}
-
-static void finish_status(struct task *task, struct control *control)
-{
-    struct scratch scratch = {0};
-    finish(task, &scratch,
-           encode_status(&scratch, control, task->service->version, task->service->inference));
-}
-
-static void finish_device(struct task *task, struct control *control, size_t index)
-{
-    struct scratch scratch = {0};
-    struct control_device device;
-    control_device_at(control, index, &device);
-    finish(task, &scratch, encode_device(&scratch, &device));
-}
-
-/* For the changes of change.h: `context` is the task. */
-static void on_status_changed(struct control *control, void *context, size_t index,
-                              const struct error *error)
-{
-    (void)index;
-    if (error != NULL) {
-        finish_error(context, error);
-    } else {
-        finish_status(context, control);
-    }
-}
-
-static void on_job_changed(struct control *control, void *context, size_t index,
-                           const struct error *error)
-{
-    struct scratch scratch = {0};
-    struct control_job job;
-    if (error != NULL) {
-        finish_error(context, error);
-    } else if (control_job_at(control, index, &job)) {
-        finish(context, &scratch, encode_job(&scratch, &job));
-    }
-}
-
-static void on_endpoint_changed(struct control *control, void *context, size_t index,
-                                const struct error *error)
-{
-    struct scratch scratch = {0};
-    struct control_endpoint endpoint;
-    if (error != NULL) {
-        finish_error(context, error);
-    } else if (control_endpoint_at(control, index, &endpoint)) {
-        finish(context, &scratch, encode_endpoint(&scratch, &endpoint));
-    }
-}
 
 /* ---- reads, on the control thread
  * ---------------------------------------------------------------------- */
@@ -406,142 +322,55 @@ static void run_recover_device(struct control *control, struct control_call *let
     }
 }
 
-/* ---- who may
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the calls ---- */
 
-static int authorize_unix(uint32_t uid, struct error *error)
-{
-    if (uid == 0 || uid == geteuid()) {
-        return 0;
-    }
-    return error_set(error, ERROR_PERMISSION_DENIED,
-                     "over this socket user %u and root may change things; you are user %u",
-                     (unsigned)geteuid(), (unsigned)uid);
-}
+/* Kind, name, type of the request, what runs on the control thread, whether it needs what a change
+ * needs. */
+#define METHODS(X)                                                                                 \
+    X(UNARY, GetStatus, get_status_request, get_status, false)                                     \
+    X(UNARY, ListDevices, list_devices_request, list_devices, false)                               \
+    X(UNARY, ListEndpoints, list_endpoints_request, list_endpoints, false)                         \
+    X(UNARY, ListJobs, list_jobs_request, list_jobs, false)                                        \
+    X(UNARY, GetJob, get_job_request, get_job, false)                                              \
+    X(UNARY, SubmitJob, submit_job_request, submit_job, true)                                      \
+    X(UNARY, CancelJob, cancel_job_request, cancel_job, true)                                      \
+    X(UNARY, PauseJob, pause_job_request, pause_job, true)                                         \
+    X(UNARY, ResumeJob, resume_job_request, resume_job, true)                                      \
+    X(UNARY, SignalJob, signal_job_request, signal_job, true)                                      \
+    X(UNARY, ServeModel, serve_model_request, serve_model, true)                                   \
+    X(UNARY, StopServing, stop_serving_request, stop_serving, true)                                \
+    X(UNARY, SetHold, set_hold_request, set_hold, true)                                            \
+    X(UNARY, SetMode, set_mode_request, set_mode, true)                                            \
+    X(UNARY, InjectDeviceFault, inject_device_fault_request, inject_fault, true)                   \
+    X(UNARY, RecoverDevice, recover_device_request, recover_device, true)                          \
+    X(UNARY, Explain, explain_request, explain, false)                                             \
+    X(UNARY, DryRun, dry_run_request, dry_run, false)                                              \
+    X(UNARY, GetScaleSignal, get_scale_signal_request, get_scale_signal, false)                    \
+    X(UNARY, AnnounceDevices, announce_devices_request, announce_devices, true)                    \
+    X(UNARY, GetTimeline, get_timeline_request, get_timeline, false)                               \
+    X(SERVER_STREAM, GetLogs, get_logs_request, get_logs, true)
 
-static int authorize_token(struct control_service *service, struct grpc_call *call,
-                           struct error *error)
-{
-    const char *given = grpc_call_metadata(call, "authorization");
-    pthread_mutex_lock(&service->shared.lock);
-    bool there = service->shared.token[0] != '\0';
-    bool matches = token_matches(service->shared.token, given);
-    pthread_mutex_unlock(&service->shared.lock);
-    if (matches) {
-        return 0;
-    }
-    if (!there) {
-        return error_set(error, ERROR_PERMISSION_DENIED,
-                         "this TCP address only shows; use the Unix socket, or give the server a "
-                         "\"token_file\" in its configuration");
-    }
-    return error_set(error, ERROR_PERMISSION_DENIED,
-                     given == NULL
-                         ? "this TCP address only shows; use the Unix socket, or send the metadata "
-                           "'authorization: Bearer <token>' with the token of the server's "
-                           "token_file"
-                         : "the token is not the one in the server's token_file");
-}
+#define METHOD(kind, name, type, run, changes)                                                     \
+    {#name, &tidepool__v1__##type##__descriptor, changes, run_##run},
+static const struct control_method calls[] = {METHODS(METHOD)};
 
-/* *ret_unix: by the Unix socket's user, not by a token. */
-static int authorize(struct control_service *service, struct grpc_call *call, bool *ret_unix,
-                     struct error *error)
-{
-    uint32_t uid = 0;
-    uint32_t pid = 0;
-    *ret_unix = grpc_call_peer(call, &uid, &pid);
-    return *ret_unix ? authorize_unix(uid, error) : authorize_token(service, call, error);
-}
+#define INDEX(kind, name, type, run, changes) CALL_##run,
+enum { METHODS(INDEX) };
 
-/* ---- handlers, on network threads
- * --------------------------------------------------------------------------- */
-
-static void begin(struct grpc_call *call, const ProtobufCMessage *message,
-                  struct control_service *service, bool changes,
-                  void (*run)(struct control *control, struct control_call *letter))
-{
-    struct error error = {0};
-    bool by_unix = false;
-    if (changes && authorize(service, call, &by_unix, &error) < 0) {
-        grpc_call_finish(call, error.code, error.text);
-        return;
-    }
-    struct task *task = calloc(1, sizeof *task);
-    if (task == NULL) {
-        grpc_call_finish(call, ERROR_RESOURCE_EXHAUSTED, "no memory for the call");
-        return;
-    }
-    *task = (struct task){.letter = {.run = run},
-                          .call = call,
-                          .service = service,
-                          .request = message,
-                          .by_unix = by_unix};
-    control_post(service->control, &task->letter);
-}
-
-#define READ(name)                                                                                 \
-    static void handle_##name(struct grpc_call *call, const ProtobufCMessage *message,             \
-                              void *context)                                                       \
+/* On network threads. */
+#define HANDLER(kind, name, type, run, changes)                                                    \
+    static void handle_##run(struct grpc_call *call, const ProtobufCMessage *message,              \
+                             void *context)                                                        \
     {                                                                                              \
-        begin(call, message, context, false, run_##name);                                          \
+        task_begin(context, exchange_of_grpc(call), message, &calls[CALL_##run]);                  \
     }
-#define CHANGE(name)                                                                               \
-    static void handle_##name(struct grpc_call *call, const ProtobufCMessage *message,             \
-                              void *context)                                                       \
-    {                                                                                              \
-        begin(call, message, context, true, run_##name);                                           \
-    }
-READ(get_status)
-READ(list_devices)
-READ(list_endpoints)
-READ(list_jobs)
-READ(get_job)
-READ(explain)
-READ(dry_run)
-READ(get_timeline)
-READ(get_scale_signal)
-CHANGE(submit_job)
-CHANGE(cancel_job)
-CHANGE(pause_job)
-CHANGE(resume_job)
-CHANGE(signal_job)
-CHANGE(get_logs)
-CHANGE(serve_model)
-CHANGE(stop_serving)
-CHANGE(set_hold)
-CHANGE(set_mode)
-CHANGE(announce_devices)
-CHANGE(inject_fault)
-CHANGE(recover_device)
+METHODS(HANDLER)
 
-#define UNARY(method, type, handler)                                                               \
-    {                                                                                              \
-        method, GRPC_UNARY, &tidepool__v1__##type##__descriptor, handler                           \
-    }
+#define GRPC_METHOD(kind, name, type, run, changes)                                                \
+    {#name, GRPC_##kind, &tidepool__v1__##type##__descriptor, handle_##run},
 static const struct grpc_method methods[] = {
-    UNARY("GetStatus", get_status_request, handle_get_status),
-    UNARY("ListDevices", list_devices_request, handle_list_devices),
-    UNARY("ListEndpoints", list_endpoints_request, handle_list_endpoints),
-    UNARY("ListJobs", list_jobs_request, handle_list_jobs),
-    UNARY("GetJob", get_job_request, handle_get_job),
-    UNARY("SubmitJob", submit_job_request, handle_submit_job),
-    UNARY("CancelJob", cancel_job_request, handle_cancel_job),
-    UNARY("PauseJob", pause_job_request, handle_pause_job),
-    UNARY("ResumeJob", resume_job_request, handle_resume_job),
-    UNARY("SignalJob", signal_job_request, handle_signal_job),
-    UNARY("ServeModel", serve_model_request, handle_serve_model),
-    UNARY("StopServing", stop_serving_request, handle_stop_serving),
-    UNARY("SetHold", set_hold_request, handle_set_hold),
-    UNARY("SetMode", set_mode_request, handle_set_mode),
-    UNARY("InjectDeviceFault", inject_device_fault_request, handle_inject_fault),
-    UNARY("RecoverDevice", recover_device_request, handle_recover_device),
-    UNARY("Explain", explain_request, handle_explain),
-    UNARY("DryRun", dry_run_request, handle_dry_run),
-    UNARY("GetScaleSignal", get_scale_signal_request, handle_get_scale_signal),
-    UNARY("AnnounceDevices", announce_devices_request, handle_announce_devices),
-    UNARY("GetTimeline", get_timeline_request, handle_get_timeline),
-    {"GetLogs", GRPC_SERVER_STREAM, &tidepool__v1__get_logs_request__descriptor, handle_get_logs},
-    {"Watch", GRPC_SERVER_STREAM, &tidepool__v1__watch_request__descriptor, watch_handle},
+    METHODS(GRPC_METHOD){"Watch", GRPC_SERVER_STREAM, &tidepool__v1__watch_request__descriptor,
+                         watch_handle},
 };
 
 struct grpc_service control_service_table(struct control_service *service)
@@ -584,6 +413,8 @@ struct control_service *control_service_create(const struct control_service_opti
     service->inference = options->inference;
     service->version = options->version;
     service->token_file = options->token_file;
+    service->watchers =
+        (struct stream_set){.control = options->control, .begin = watch_begin, .pass = watch_pass};
     pthread_mutex_init(&service->shared.lock, NULL);
     if (control_service_reload(service, error) < 0) {
         control_service_destroy(service);
@@ -601,25 +432,7 @@ void control_service_destroy(struct control_service *service)
     }
 }
 
-struct closing {
-    struct control_call letter; /* first */
-    struct control_service *service;
-};
-
-static void run_close(struct control *control, struct control_call *letter)
-{
-    struct closing *closing = (struct closing *)letter;
-    (void)control;
-    watch_close_all(closing->service);
-    free(closing);
-}
-
 void control_service_close(struct control_service *service)
 {
-    struct closing *closing = calloc(1, sizeof *closing);
-    if (closing == NULL) {
-        return; /* the drain's time limit ends the streams then */
-    }
-    *closing = (struct closing){.letter = {.run = run_close}, .service = service};
-    control_post(service->control, &closing->letter);
+    stream_set_close(&service->watchers);
 }

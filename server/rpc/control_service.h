@@ -3,13 +3,11 @@
 #define TIDEPOOL_RPC_CONTROL_SERVICE_H
 
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "server/rpc/control.h"
 #include "server/rpc/control_encode.h"
+#include "server/rpc/stream.h"
 #include "server/rpc/token.h"
-
-struct watcher;
 
 struct control_service {
     struct control *control;
@@ -19,19 +17,53 @@ struct control_service {
         pthread_mutex_t lock;
         char token[TOKEN_SIZE];
     } shared; /* under lock */
-    struct {
-        struct watcher *watchers;
-        bool closed;
-    } own; /* the control thread's */
+    struct stream_set watchers;
 };
+
+/* A unary call: run by the control thread, which answers it. */
+struct control_method {
+    const char *name;
+    const ProtobufCMessageDescriptor *request;
+    bool changes;
+    void (*run)(struct control *control, struct control_call *letter); /* of a struct task */
+};
+
+/* One call on its way through the control thread. The request lives as long as the exchange. */
+struct task {
+    struct control_call letter; /* first */
+    struct exchange exchange;
+    struct control_service *service;
+    const ProtobufCMessage *request;
+    bool by_unix; /* a change, asked for by the Unix socket's user (checked), not by a token */
+};
+
+/* control_task.c. The transport's thread: whoever may not is refused, else `run` is on its way. */
+void task_begin(struct control_service *service, struct exchange exchange,
+                const ProtobufCMessage *request, const struct control_method *method);
+/* The ends of a task, on the control thread. */
+void finish_error(struct task *task, const struct error *error);
+/* `message` lies in the scratch, NULL: no memory. Frees the scratch. */
+void finish(struct task *task, struct scratch *scratch, void *message);
+void finish_status(struct task *task, struct control *control);
+void finish_device(struct task *task, struct control *control, size_t index);
+/* For the changes of change.h: `context` is the task. */
+void on_status_changed(struct control *control, void *context, size_t index,
+                       const struct error *error);
+void on_job_changed(struct control *control, void *context, size_t index,
+                    const struct error *error);
+void on_endpoint_changed(struct control *control, void *context, size_t index,
+                         const struct error *error);
 
 /* control_dry_run.c. With an error nothing is returned. Control thread. */
 Tidepool__V1__DryRunResponse *dry_run(struct scratch *scratch, struct control *control,
                                       const Tidepool__V1__DryRunRequest *request,
                                       struct error *error);
 
-/* Watch: the handler's half, and the ends of all streams. */
+/* control_watch.c: Watch. */
 void watch_handle(struct grpc_call *call, const ProtobufCMessage *message, void *context);
-void watch_close_all(struct control_service *service); /* control thread */
+void watch_open(struct control_service *service, struct exchange exchange,
+                const Tidepool__V1__WatchRequest *request);
+void watch_begin(struct control *control, struct stream *stream);
+void watch_pass(struct control *control, struct stream *stream);
 
 #endif

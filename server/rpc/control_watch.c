@@ -14,54 +14,14 @@
 #define INTERVAL_MINIMUM_MS 100
 
 struct watcher {
-    struct control_call letter; /* first; starts the stream */
-    struct watcher *next;
+    struct stream stream; /* first */
     struct control_service *service;
-    struct grpc_call *call;
     uint64_t interval_ns;
     uint64_t state_seen;   /* changes of state up to here have been sent */
     uint64_t figures_seen; /* all changes up to here: from here a client may go on */
     uint64_t figures_ns;   /* when that was */
     uint64_t after_revision;
-    bool ended;                 /* finished; only waits for its letter */
-    _Atomic bool cancel_posted; /* set on a network thread */
 };
-
-/* ---- the end
- * ------------------------------------------------------------------------------------------- */
-
-static void unlink_watcher(struct watcher *watcher)
-{
-    struct watcher **link = &watcher->service->own.watchers;
-    while (*link != NULL && *link != watcher) {
-        link = &(*link)->next;
-    }
-    if (*link == watcher) {
-        *link = watcher->next;
-    }
-}
-
-static void watcher_end(struct watcher *watcher, enum error_code status, const char *text)
-{
-    unlink_watcher(watcher);
-    /* After this no callback runs any more. */
-    grpc_call_finish(watcher->call, status, text);
-    watcher->ended = true;
-    if (!atomic_load(&watcher->cancel_posted)) {
-        free(watcher);
-    }
-}
-
-static void run_cancelled(struct control *control, struct control_call *letter)
-{
-    struct watcher *watcher = (struct watcher *)letter;
-    (void)control;
-    if (!watcher->ended) {
-        unlink_watcher(watcher);
-        grpc_call_finish(watcher->call, ERROR_CANCELLED, NULL);
-    }
-    free(watcher);
-}
 
 /* ---- what has changed
  * ----------------------------------------------------------------------------------- */
@@ -203,7 +163,7 @@ static int send_one(struct control *control, const struct watcher *watcher, uint
                       ? fill_removed(&scratch, control, seen, changed->index, &change)
                       : fill_object(&scratch, control, watcher, changed, &change);
     if (filled && !scratch.failed) {
-        result = grpc_call_send(watcher->call, &change.base);
+        result = exchange_send(&watcher->stream.exchange, &change.base);
     }
     scratch_free(&scratch);
     return result;
@@ -236,7 +196,7 @@ static int send_synced(struct control *control, struct watcher *watcher)
     change.revision = control_revision(control);
     change.object_case = TIDEPOOL__V1__CHANGE__OBJECT_SYNCED;
     change.synced = &synced;
-    return grpc_call_send(watcher->call, &change.base);
+    return exchange_send(&watcher->stream.exchange, &change.base);
 }
 
 /* True: the stream goes on. */
@@ -246,10 +206,10 @@ static bool check_sent(struct watcher *watcher, int result)
         return true;
     }
     if (result == -ERROR_CANCELLED) {
-        watcher_end(watcher, ERROR_CANCELLED, NULL);
+        stream_end(&watcher->stream, ERROR_CANCELLED, NULL);
     } else {
-        watcher_end(watcher, ERROR_RESOURCE_EXHAUSTED,
-                    "the client reads more slowly than things change: ask for a longer interval");
+        stream_end(&watcher->stream, ERROR_RESOURCE_EXHAUSTED,
+                   "the client reads more slowly than things change: ask for a longer interval");
     }
     return false;
 }
@@ -258,8 +218,9 @@ static bool check_sent(struct watcher *watcher, int result)
  * --------------------------------------------------------------------------------------------------
  */
 
-static void watcher_pass(struct control *control, struct watcher *watcher)
+void watch_pass(struct control *control, struct stream *stream)
 {
+    struct watcher *watcher = (struct watcher *)stream;
     uint64_t revision = control_revision(control);
     uint64_t now_ns = clock_now_ns();
     bool all = now_ns - watcher->figures_ns >= watcher->interval_ns;
@@ -271,20 +232,6 @@ static void watcher_pass(struct control *control, struct watcher *watcher)
     if (all) {
         watcher->figures_seen = revision;
         watcher->figures_ns = now_ns;
-    }
-}
-
-static void on_notice(void *context)
-{
-    struct control_service *service = context;
-    struct watcher *watcher = service->own.watchers;
-    while (watcher != NULL) {
-        struct watcher *next = watcher->next;
-        watcher_pass(service->control, watcher);
-        watcher = next;
-    }
-    if (service->own.watchers == NULL) {
-        control_on_change(service->control, NULL, NULL);
     }
 }
 
@@ -312,20 +259,13 @@ static bool check_revision(struct control *control, struct watcher *watcher)
     } else {
         return true;
     }
-    watcher_end(watcher, ERROR_OUT_OF_RANGE, text);
+    stream_end(&watcher->stream, ERROR_OUT_OF_RANGE, text);
     return false;
 }
 
-static void run_start(struct control *control, struct control_call *letter)
+void watch_begin(struct control *control, struct stream *stream)
 {
-    struct watcher *watcher = (struct watcher *)letter;
-    struct control_service *service = watcher->service;
-    if (service->own.closed) {
-        watcher_end(watcher, ERROR_UNAVAILABLE, "the server stops");
-        return;
-    }
-    watcher->next = service->own.watchers;
-    service->own.watchers = watcher;
+    struct watcher *watcher = (struct watcher *)stream;
     if (!check_revision(control, watcher)) {
         return;
     }
@@ -336,59 +276,25 @@ static void run_start(struct control *control, struct control_call *letter)
     }
     watcher->figures_seen = watcher->state_seen = control_revision(control);
     watcher->figures_ns = clock_now_ns();
-    control_on_change(control, on_notice, service);
 }
 
-/* A cancel that comes while the start's letter is on its way must not send the letter twice. */
-struct cancel {
-    struct control_call letter; /* first */
-    struct watcher *watcher;
-};
-
-static void run_cancel(struct control *control, struct control_call *letter)
+void watch_open(struct control_service *service, struct exchange exchange,
+                const Tidepool__V1__WatchRequest *request)
 {
-    struct cancel *cancel = (struct cancel *)letter;
-    run_cancelled(control, &cancel->watcher->letter);
-    free(cancel);
-}
-
-static void on_cancel(void *arg)
-{
-    struct watcher *watcher = arg;
-    struct cancel *cancel = calloc(1, sizeof *cancel);
-    if (cancel == NULL) {
-        return; /* the next send says that the client is gone */
-    }
-    *cancel = (struct cancel){.letter = {.run = run_cancel}, .watcher = watcher};
-    atomic_store(&watcher->cancel_posted, true);
-    control_post(watcher->service->control, &cancel->letter);
-}
-
-void watch_handle(struct grpc_call *call, const ProtobufCMessage *message, void *context)
-{
-    const Tidepool__V1__WatchRequest *request = (const void *)message;
-    struct control_service *service = context;
     struct watcher *watcher = calloc(1, sizeof *watcher);
     if (watcher == NULL) {
-        grpc_call_finish(call, ERROR_RESOURCE_EXHAUSTED, "no memory for the call");
+        exchange_finish(&exchange, ERROR_RESOURCE_EXHAUSTED, "no memory for the call");
         return;
     }
     uint64_t interval_ms = request->interval_ms == 0 ? INTERVAL_STANDARD_MS : request->interval_ms;
     interval_ms = interval_ms < INTERVAL_MINIMUM_MS ? INTERVAL_MINIMUM_MS : interval_ms;
-    *watcher = (struct watcher){.letter = {.run = run_start},
-                                .service = service,
-                                .call = call,
-                                .interval_ns = interval_ms * NS_PER_MS,
-                                .after_revision = request->after_revision};
-    grpc_call_on_cancel(call, on_cancel, watcher);
-    control_post(service->control, &watcher->letter);
+    watcher->service = service;
+    watcher->interval_ns = interval_ms * NS_PER_MS;
+    watcher->after_revision = request->after_revision;
+    stream_open(&watcher->stream, &service->watchers, exchange);
 }
 
-void watch_close_all(struct control_service *service)
+void watch_handle(struct grpc_call *call, const ProtobufCMessage *message, void *context)
 {
-    service->own.closed = true;
-    while (service->own.watchers != NULL) {
-        watcher_end(service->own.watchers, ERROR_UNAVAILABLE, "the server stops");
-    }
-    control_on_change(service->control, NULL, NULL);
+    watch_open(context, exchange_of_grpc(call), (const void *)message);
 }

@@ -61,7 +61,7 @@ def stubs(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("protos"))
     made = harness.compile_protos(folder)
     (harness.Stubs.control, harness.Stubs.control_rpc, harness.Stubs.health,
-     harness.Stubs.health_rpc) = made
+     harness.Stubs.health_rpc, harness.Stubs.scaler, harness.Stubs.scaler_rpc) = made
 
 
 def shared(tmp_path_factory, name, model_names, config=None):

@@ -61,7 +61,7 @@ def onnxruntime_library():
 
 
 def compile_protos(folder):
-    """Compiles the control API and health; the inference messages come from the stock client."""
+    """Compiles the services' own files; the inference messages come from the stock client."""
     proto = os.path.join(ROOT, "proto")
     sys.path.insert(0, folder)
 
@@ -75,12 +75,13 @@ def compile_protos(folder):
     control, control_rpc = compiled(proto, "tidepool/v1/control")
     # From its own folder: a Python package `grpc.health` would hide behind the library's `grpc`.
     health, health_rpc = compiled(os.path.join(proto, "grpc/health/v1"), "health")
-    return control, control_rpc, health, health_rpc
+    scaler, scaler_rpc = compiled(proto, "externalscaler")
+    return control, control_rpc, health, health_rpc, scaler, scaler_rpc
 
 
 class Stubs:
     """Filled by conftest.py once for the whole run."""
-    control = control_rpc = health = health_rpc = None
+    control = control_rpc = health = health_rpc = scaler = scaler_rpc = None
 
 
 # ---- the process -----------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+#include "server/rpc/exchange.h"
+
+static void reply(const struct exchange *exchange, const ProtobufCMessage *message)
+{
+    grpc_call_reply(exchange->call, message);
+}
+
+static int send_message(const struct exchange *exchange, const ProtobufCMessage *message)
+{
+    return grpc_call_send(exchange->call, message);
+}
+
+static void finish(const struct exchange *exchange, enum error_code status, const char *text)
+{
+    grpc_call_finish(exchange->call, status, text);
+}
+
+static void on_cancel(const struct exchange *exchange, void (*callback)(void *arg), void *arg)
+{
+    grpc_call_on_cancel(exchange->call, callback, arg);
+}
+
+static const char *metadata(const struct exchange *exchange, const char *name)
+{
+    return grpc_call_metadata(exchange->call, name);
+}
+
+static bool peer(const struct exchange *exchange, uint32_t *ret_uid, uint32_t *ret_pid)
+{
+    return grpc_call_peer(exchange->call, ret_uid, ret_pid);
+}
+
+struct exchange exchange_of_grpc(struct grpc_call *call)
+{
+    static const struct exchange_kind kind = {.reply = reply,
+                                              .send = send_message,
+                                              .finish = finish,
+                                              .on_cancel = on_cancel,
+                                              .metadata = metadata,
+                                              .peer = peer};
+    return (struct exchange){&kind, call};
+}
