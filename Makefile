@@ -184,7 +184,7 @@ check-mutations: tests-core $(SIM_TESTS:%.c=$(OUT)/%) $(call lib,record)
 
 # What the core may ask of anybody: memory, strings, sorting, printing into a buffer.
 CORE_MAY_USE := calloc malloc realloc free memcpy memmove memset memcmp strlen qsort snprintf vsnprintf \
-                __assert_fail __udivti3 __umodti3 __stack_chk_fail _GLOBAL_OFFSET_TABLE_
+                __assert_fail __udivti3 __umodti3 __udivmodti4 __stack_chk_fail _GLOBAL_OFFSET_TABLE_
 check-core-pure: $(call lib,core)
 	@nm $< | awk '$$1 == "U" { used[$$2] } NF == 3 && $$2 ~ /[TDBRVW]/ { own[$$3] } \
 	  BEGIN { split("$(CORE_MAY_USE)", names, " "); for (i in names) may[names[i]] } \

@@ -72,7 +72,7 @@ void book_handover(struct engine *engine, uint32_t number, bool to_training)
 
 /* ---- what it came to ---- */
 
-static double seconds(uint64_t ns)
+static double seconds(core_sum_ns ns)
 {
     return (double)ns / 1e9;
 }
@@ -116,7 +116,7 @@ static void result_waits(const struct engine *engine, struct sim_result *result)
 
 struct training {
     double kept_s, progress_s, held_s, lost_s, completion_s;
-    uint64_t trained_ns;
+    core_sum_ns trained_ns;
 };
 
 static struct training training_sum(struct engine *engine, struct sim_result *result)
@@ -140,12 +140,12 @@ static struct training training_sum(struct engine *engine, struct sim_result *re
 
 static bool balanced(struct engine *engine, const struct training *training)
 {
-    uint64_t sum = 0;
+    core_sum_ns sum = 0;
     for (int i = 0; i < CORE_ACCOUNT_COUNT; i++) {
         sum += engine->account_ns[i];
     }
     const struct policy_class *class = engine->policy->class;
-    return sum == engine->setup->device_count * engine->now_ns &&
+    return sum == (core_sum_ns)engine->now_ns * engine->setup->device_count &&
            training->trained_ns == engine->account_ns[CORE_ACCOUNT_TRAINING] &&
            (class->balanced == NULL || class->balanced(engine->policy));
 }

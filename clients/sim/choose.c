@@ -30,7 +30,7 @@ static uint64_t victim_cost(struct engine *engine, const struct device *device, 
     }
     struct job *job = &engine->jobs[device->job];
     job_advance(engine, job);
-    return job->runs ? 2 + (loses ? job->provisional_ns : 0) : 1;
+    return job->runs ? core_sum_clip(2 + (loses ? job->provisional_ns : 0)) : 1;
 }
 
 bool engine_take_any(struct engine *engine, enum core_rung rung)

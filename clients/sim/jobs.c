@@ -19,9 +19,9 @@ bool device_trains(const struct engine *engine, uint32_t number)
            !device->returning && engine->jobs[device->job].runs;
 }
 
-static uint64_t scaled(uint64_t span_ns, uint64_t rate_milli)
+static core_sum_ns scaled(uint64_t span_ns, uint64_t rate_milli)
 {
-    return (uint64_t)((unsigned __int128)span_ns * rate_milli / THOUSAND);
+    return (core_sum_ns)span_ns * rate_milli / THOUSAND;
 }
 
 /* Progress per second, in thousandths of one device at full speed. */
@@ -45,11 +45,11 @@ void job_advance(struct engine *engine, struct job *job)
     const struct sim_job *spec = spec_of(engine, (uint32_t)(job - engine->jobs));
     uint64_t span = engine->now_ns - job->since_ns, rate = rate_milli(spec, job), open = span;
     job->since_ns = engine->now_ns;
-    job->held_ns += job->held * span;
+    job->held_ns += (core_sum_ns)span * job->held;
     if (job->active == 0 || span == 0) {
         return;
     }
-    job->trained_ns += job->active * span;
+    job->trained_ns += (core_sum_ns)span * job->active;
     job->progress_ns += scaled(span, rate);
     if (spec->checkpoint_ns == 0) {
         return; /* every step is kept */
@@ -60,7 +60,7 @@ void job_advance(struct engine *engine, struct job *job)
         open = job->run_ns;
         job->provisional_ns = job->progress_provisional_ns = 0;
     }
-    job->provisional_ns += job->active * open;
+    job->provisional_ns += (core_sum_ns)open * job->active;
     job->progress_provisional_ns += scaled(open, rate);
 }
 
@@ -90,8 +90,8 @@ static void end_plan(struct engine *engine, uint32_t number)
     if (spec->work_ns == 0 || rate == 0) {
         return;
     }
-    uint64_t left = spec->work_ns > job->progress_ns ? spec->work_ns - job->progress_ns : 0;
-    uint64_t span = (uint64_t)(((unsigned __int128)left * THOUSAND + rate - 1) / rate);
+    core_sum_ns left = spec->work_ns > job->progress_ns ? spec->work_ns - job->progress_ns : 0;
+    uint64_t span = (uint64_t)((left * THOUSAND + rate - 1) / rate);
     engine_add(engine, engine->now_ns + span, MOMENT_JOB_END, number, job->version);
 }
 

@@ -63,23 +63,24 @@ enum job_state {
 
 struct job {
     enum job_state state;
-    uint32_t first;            /* of its devices, which it holds in any phase */
-    uint32_t held;             /* how many */
-    uint32_t present;          /* of those, in TRAINING */
-    uint32_t away;             /* of those, stopped in place */
-    uint32_t going;            /* of those, being taken for good */
-    uint32_t run;              /* so often it has left all its devices */
-    uint32_t hangs;            /* on so many lost devices that nobody has noticed yet */
-    bool leaving;              /* gives up all its devices, then waits again */
-    bool runs;                 /* trains on those that are free for it */
-    uint32_t active;           /* devices on which it trains right now */
-    uint64_t speed_milli;      /* sum of the speeds of those */
-    uint64_t since_ns;         /* figures hold up to here */
-    uint64_t trained_ns;       /* device time that was training, with what got lost */
-    uint64_t progress_ns;      /* time of one device at full speed, without what got lost */
-    uint64_t held_ns, lost_ns; /* device time */
+    uint32_t first;               /* of its devices, which it holds in any phase */
+    uint32_t held;                /* how many */
+    uint32_t present;             /* of those, in TRAINING */
+    uint32_t away;                /* of those, stopped in place */
+    uint32_t going;               /* of those, being taken for good */
+    uint32_t run;                 /* so often it has left all its devices */
+    uint32_t hangs;               /* on so many lost devices that nobody has noticed yet */
+    bool leaving;                 /* gives up all its devices, then waits again */
+    bool runs;                    /* trains on those that are free for it */
+    uint32_t active;              /* devices on which it trains right now */
+    uint64_t speed_milli;         /* sum of the speeds of those */
+    uint64_t since_ns;            /* figures hold up to here */
+    core_sum_ns trained_ns;       /* device time that was training, with what got lost */
+    core_sum_ns progress_ns;      /* time of one device at full speed, without what got lost */
+    core_sum_ns held_ns, lost_ns; /* device time */
     /* Since the last checkpoint: time, device time, progress. */
-    uint64_t run_ns, provisional_ns, progress_provisional_ns;
+    uint64_t run_ns;
+    core_sum_ns provisional_ns, progress_provisional_ns;
     uint64_t granted_ns, ended_ns; /* first time; ENGINE_NEVER_NS: never */
     const struct sim_rung *rung;   /* by which it last left a device */
     bool restore;                  /* work was lost: the next start takes restore_ns longer */
@@ -139,9 +140,9 @@ struct engine {
     struct notice *notices; /* a ring */
     size_t notice_first, notice_count, notice_capacity;
 
-    uint64_t account_ns[CORE_ACCOUNT_COUNT];
-    uint64_t service_ns, late_service_ns, late_requests;
-    uint64_t slices, handovers, faults, crashes, reclaims, events;
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT];
+    core_sum_ns service_ns, late_service_ns;
+    uint64_t late_requests, slices, handovers, faults, crashes, reclaims, events;
     uint64_t wishes; /* of providers; numbers their draws */
 };
 

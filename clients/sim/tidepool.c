@@ -416,13 +416,15 @@ static bool policy_balanced(struct policy *base)
 {
     struct tidepool *policy = (struct tidepool *)base;
     struct core_ledger ledger;
-    uint64_t now_ns = engine_now_ns(policy->engine), sum_ns = 0;
+    uint64_t now_ns = engine_now_ns(policy->engine);
+    core_sum_ns sum_ns = 0;
     core_ledger_read(policy->core, now_ns, &ledger);
     for (int i = 0; i < CORE_ACCOUNT_COUNT; i++) {
         sum_ns += ledger.account_ns[i];
     }
     return !policy->broken && sum_ns == ledger.elapsed_ns &&
-           (policy->epoch > 1 || ledger.elapsed_ns == policy->setup->device_count * now_ns);
+           (policy->epoch > 1 ||
+            ledger.elapsed_ns == (core_sum_ns)now_ns * policy->setup->device_count);
 }
 
 const struct policy_class policy_tidepool = {

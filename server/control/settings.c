@@ -82,9 +82,10 @@ void ledger_store(struct control *control)
     struct core_ledger ledger;
     core_ledger_read(control->core, control->now_ns, &ledger);
     for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
-        store_put_account(control->store, core_account_name(account),
-                          control->ever_before_ns[account] + ledger.account_ns[account],
-                          count_store_error, control);
+        store_put_account(
+            control->store, core_account_name(account),
+            core_sum_clip(control->ever_before_ns[account] + ledger.account_ns[account]),
+            count_store_error, control);
     }
     control->ledger_stored_ns = control->now_ns;
 }

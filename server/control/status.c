@@ -77,7 +77,7 @@ void control_status(struct control *control, struct control_status *ret_status)
     core_health_read(control->core, &ret_status->health);
     core_ledger_read(control->core, control->now_ns, &ret_status->ledger);
     for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
-        ret_status->ever_ns[account] =
-            control->ever_before_ns[account] + ret_status->ledger.account_ns[account];
+        ret_status->ever_ns[account] = core_sum_clip(control->ever_before_ns[account] +
+                                                     ret_status->ledger.account_ns[account]);
     }
 }

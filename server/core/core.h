@@ -46,6 +46,11 @@
 #define CORE_TEAMS_MAX 1024
 #define CORE_REVOKES_MAX 1000 /* the largest bound of a lease's revokes per hour */
 
+/* Device time of many devices together: 10,000 of them have more nanoseconds in three weeks than
+ * 64 bits hold. */
+__extension__ typedef unsigned __int128 core_sum_ns;
+uint64_t core_sum_clip(core_sum_ns sum); /* saturates: 584 years of one device */
+
 struct core; /* opaque */
 
 /* ---- words ---------------------------------------------------------------------------------- */
@@ -687,7 +692,7 @@ struct core_endpoint_view {
     uint64_t rate_milli;        /* requests per 1000 s of the faster window */
     enum core_reason reason;    /* why it has fewer instances than needed; NONE otherwise */
     bool removing;
-    uint64_t account_ns[CORE_ACCOUNT_COUNT]; /* device time booked to it */
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT]; /* device time booked to it */
 };
 
 struct core_lease_view {
@@ -701,9 +706,9 @@ struct core_lease_view {
     uint64_t run;             /* generation of the first grant of this run; 0: none */
     uint64_t since_ns;        /* of the state */
     uint64_t step, checkpointed_step;
-    uint64_t training_ns, provisional_ns, lost_ns; /* device time of this lease */
-    uint64_t account_ns[CORE_ACCOUNT_COUNT];       /* the same and all other, by account */
-    uint64_t run_ns;                               /* time running, over all runs */
+    core_sum_ns training_ns, provisional_ns, lost_ns; /* device time of this lease */
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT];       /* the same and all other, by account */
+    uint64_t run_ns;                                  /* time running, over all runs */
     uint32_t revokes, runs;
     uint32_t preemptions; /* runs ended by the core's choice */
     uint32_t stops;       /* times it was stopped in place */
@@ -728,14 +733,14 @@ struct core_team_view {
     uint32_t reserved[CORE_KINDS_MAX]; /* of these, by leases that are not preemptible */
     uint32_t leases, leases_waiting;   /* not ended; of these, waiting */
     uint64_t usage_ns;                 /* device time beyond quota, decayed */
-    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT];
 };
 
 struct core_ledger {
-    uint64_t account_ns[CORE_ACCOUNT_COUNT];
-    uint64_t elapsed_ns;     /* devices x time: the sum of all accounts, exactly */
-    uint64_t provisional_ns; /* of TRAINING, not yet kept */
-    uint64_t unbooked_ns;    /* told by samples beyond the time there was: a fault of the caller */
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT];
+    core_sum_ns elapsed_ns;     /* devices x time: the sum of all accounts, exactly */
+    core_sum_ns provisional_ns; /* of TRAINING, not yet kept */
+    uint64_t unbooked_ns; /* told by samples beyond the time there was: a fault of the caller */
     uint64_t slices;
     uint64_t handovers[CORE_RUNG_COUNT]; /* by rung of the revoke; FREE: grants of free devices */
 };

@@ -322,7 +322,7 @@ static void check_health(const struct core *core, struct report *report)
 /* 7: what devices have on their accounts is what teams, endpoints and nobody have. */
 static void check_totals(const struct core *core, struct report *report)
 {
-    uint64_t devices[CORE_ACCOUNT_COUNT], owners[CORE_ACCOUNT_COUNT];
+    core_sum_ns devices[CORE_ACCOUNT_COUNT], owners[CORE_ACCOUNT_COUNT];
     memcpy(devices, core->retired_ns, sizeof devices);
     memcpy(owners, core->nobody_ns, sizeof owners);
     devices[CORE_ACCOUNT_TRAINING] -= core->lost_ns;
@@ -339,7 +339,8 @@ static void check_totals(const struct core *core, struct report *report)
         }
         if (devices[account] != owners[account]) {
             broken(report, "7: account %s has %" PRIu64 " ns on devices, %" PRIu64 " by owner",
-                   core_account_name(account), devices[account], owners[account]);
+                   core_account_name(account), core_sum_clip(devices[account]),
+                   core_sum_clip(owners[account]));
         }
     }
 }
@@ -349,14 +350,15 @@ static void check_ledger(const struct core *core, struct report *report)
 {
     struct core_ledger ledger;
     core_ledger_read(core, 0, &ledger);
-    uint64_t sum = 0;
+    core_sum_ns sum = 0;
     bool sound = ledger.provisional_ns <= ledger.account_ns[CORE_ACCOUNT_TRAINING];
     for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
         sum += ledger.account_ns[account];
         sound = sound && ledger.account_ns[account] <= ledger.elapsed_ns;
     }
     if (sum != ledger.elapsed_ns || !sound) {
-        broken(report, "7: accounts hold %" PRIu64 " of %" PRIu64 " ns", sum, ledger.elapsed_ns);
+        broken(report, "7: accounts hold %" PRIu64 " of %" PRIu64 " ns", core_sum_clip(sum),
+               core_sum_clip(ledger.elapsed_ns));
     }
 }
 

@@ -42,16 +42,16 @@ static enum core_account account_of(const struct core *core, const struct device
 /* Of a lease, the time of all its devices at once: a gang may have thousands. */
 static void lease_accrue(const struct core *core, struct lease *lease)
 {
-    lease->provisional_ns += (core->now_ns - lease->accrued_ns) * lease->training;
+    lease->provisional_ns += (core_sum_ns)(core->now_ns - lease->accrued_ns) * lease->training;
     lease->accrued_ns = core->now_ns;
 }
 
-static uint64_t provisional_at(const struct lease *lease, uint64_t now_ns)
+static core_sum_ns provisional_at(const struct lease *lease, uint64_t now_ns)
 {
-    return lease->provisional_ns + (now_ns - lease->accrued_ns) * lease->training;
+    return lease->provisional_ns + (core_sum_ns)(now_ns - lease->accrued_ns) * lease->training;
 }
 
-uint64_t core_lease_provisional(const struct core *core, const struct lease *lease)
+core_sum_ns core_lease_provisional(const struct core *core, const struct lease *lease)
 {
     return provisional_at(lease, core->now_ns);
 }
@@ -138,7 +138,7 @@ void core_ledger_keep(struct core *core, struct lease *lease, uint64_t step,
     uint64_t open_steps = step - lease->checkpointed_step;
     if (checkpointed_step > lease->checkpointed_step && open_steps > 0) {
         lease->provisional_ns =
-            core_scale_u64(lease->provisional_ns, step - checkpointed_step, open_steps);
+            core_scale_sum(lease->provisional_ns, step - checkpointed_step, open_steps);
         lease->checkpointed_step = checkpointed_step;
     }
     lease->step = step;

@@ -1,8 +1,6 @@
 /* number.c: arithmetic that cannot overflow, averages, hashes and secrets. */
 #include "server/core/state.h"
 
-__extension__ typedef unsigned __int128 wide;
-
 uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by)
 {
     assert(by > 0);
@@ -10,8 +8,18 @@ uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by)
     if (!__builtin_mul_overflow(value, times, &product)) {
         return product / by; /* a division of wide numbers takes much longer */
     }
-    wide result = (wide)value * times / by;
-    return result > UINT64_MAX ? UINT64_MAX : (uint64_t)result;
+    return core_sum_clip((core_sum_ns)value * times / by);
+}
+
+core_sum_ns core_scale_sum(core_sum_ns sum, uint64_t part, uint64_t whole)
+{
+    assert(part <= whole && whole > 0);
+    return sum / whole * part + sum % whole * part / whole;
+}
+
+uint64_t core_sum_clip(core_sum_ns sum)
+{
+    return sum > UINT64_MAX ? UINT64_MAX : (uint64_t)sum;
 }
 
 uint64_t core_multiply_u64(uint64_t a, uint64_t b)

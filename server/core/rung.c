@@ -138,7 +138,8 @@ void core_rung_started(struct lease *lease)
 /* It gets on: what samples called restoring in this run is what starting again takes. */
 void core_rung_restored(struct core *core, struct lease *lease)
 {
-    uint64_t restored_ns = lease->account_ns[CORE_ACCOUNT_RESTORE] - lease->restored_before_ns;
+    uint64_t restored_ns =
+        core_sum_clip(lease->account_ns[CORE_ACCOUNT_RESTORE] - lease->restored_before_ns);
     if (lease->restoring && restored_ns > 0 && lease->held > 0) {
         core_rung_gave(core, lease->first, core_rung_for_all(lease), restored_ns / lease->held);
     }

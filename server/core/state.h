@@ -211,7 +211,7 @@ struct endpoint {
     uint32_t parking_slot; /* where the wide look for parking goes on ... */
     uint64_t parking_ns;   /* ... and when; NEVER_NS: at once */
     uint64_t advice;
-    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT];
     /* As of its last touch. */
     bool lacking;
     uint32_t spare, excess;
@@ -290,7 +290,7 @@ struct team {
     bool advised;                    /* one of its leases, of what it could take */
     int64_t least_urgent;            /* of its running leases that are preemptible */
     uint32_t revocable[URGENCIES];   /* devices of these, by urgency; see evict.c */
-    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT];
 };
 
 /* Times of the last moves of one sort: a ring of `capacity`. */
@@ -363,12 +363,12 @@ struct lease {
     uint64_t run, generation; /* first and last grant of this run */
     uint64_t step, checkpointed_step;
     bool restoring; /* has not got on since this run began */
-    uint64_t restored_before_ns;
+    core_sum_ns restored_before_ns;
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
-    uint64_t provisional_ns; /* of its TRAINING account, as of accrued_ns */
+    core_sum_ns provisional_ns; /* of its TRAINING account, as of accrued_ns */
     uint64_t accrued_ns;
     uint32_t training; /* devices in that account; kept by ledger.c */
-    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    core_sum_ns account_ns[CORE_ACCOUNT_COUNT];
     uint32_t revokes, runs;
     uint32_t speed_permille[CORE_KINDS_MAX]; /* measured; 0: not */
     uint32_t affinity[CORE_KINDS_MAX];       /* see kinds.c */
@@ -471,10 +471,11 @@ struct core {
     struct ring moves, bursts; /* explanations; a lively load must not push out who got what */
     uint64_t explanation_id;
 
-    uint64_t retired_ns[CORE_ACCOUNT_COUNT], retired_elapsed_ns,
-        retired_slices; /* removed devices */
-    uint64_t lost_ns, unbooked_ns;
-    uint64_t nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or of forgotten ones */
+    core_sum_ns retired_ns[CORE_ACCOUNT_COUNT], retired_elapsed_ns; /* removed devices */
+    uint64_t retired_slices;
+    core_sum_ns lost_ns;
+    uint64_t unbooked_ns;
+    core_sum_ns nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or forgotten ones */
     uint64_t handovers[CORE_RUNG_COUNT];
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
     uint64_t handover_cost_ns;             /* average of the last ones; UINT64_MAX never */
@@ -486,8 +487,10 @@ struct core {
 
 /* ---- number.c ---- */
 uint64_t core_scale_u64(uint64_t value, uint64_t times, uint64_t by); /* floor; saturates; by > 0 */
-uint64_t core_multiply_u64(uint64_t a, uint64_t b);                   /* saturates */
-uint64_t core_add_u64(uint64_t a, uint64_t b);                        /* saturates */
+core_sum_ns core_scale_sum(core_sum_ns sum, uint64_t part,
+                           uint64_t whole);         /* floor; part <= whole */
+uint64_t core_multiply_u64(uint64_t a, uint64_t b); /* saturates */
+uint64_t core_add_u64(uint64_t a, uint64_t b);      /* saturates */
 /* One step of an average over `window`; `weight` is the age of the sample. */
 uint64_t core_average_u64(uint64_t average, uint64_t sample, uint64_t weight, uint64_t window);
 uint64_t core_decay_u64(uint64_t value, uint64_t age, uint64_t half_life);
@@ -831,7 +834,7 @@ int core_fair_compare_givers(const struct lease *a, const struct lease *b);
 void core_totals_add(struct core *core, const struct device *device, uint64_t amount_ns);
 void core_totals_move(struct core *core, const struct device *device, uint64_t amount_ns,
                       enum core_account to);
-void core_totals_lose(struct lease *lease, uint64_t amount_ns);
+void core_totals_lose(struct lease *lease, core_sum_ns amount_ns);
 void core_totals_forget_endpoint(struct core *core, struct endpoint *endpoint);
 void core_totals_forget_team(struct core *core, const struct team *team);
 struct endpoint *core_totals_endpoint(const struct core *core, const struct device *device);
@@ -950,7 +953,7 @@ void core_ledger_open(struct core *core, struct device *device);
 void core_ledger_update(struct core *core, struct device *device); /* accrues, chooses account */
 void core_ledger_book(struct core *core, struct device *device, uint64_t amount_ns,
                       enum core_account to);
-uint64_t core_lease_provisional(const struct core *core, const struct lease *lease); /* now */
+core_sum_ns core_lease_provisional(const struct core *core, const struct lease *lease); /* now */
 void core_ledger_retire(struct core *core, struct device *device);
 void core_ledger_keep(struct core *core, struct lease *lease, uint64_t step,
                       uint64_t checkpointed_step);

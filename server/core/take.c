@@ -73,7 +73,8 @@ static uint64_t cost_of_end(const struct core *core, const struct lease *lease, 
     bool loses = rung == CORE_RUNG_KILL || !lease->reported;
     uint64_t restore_ns =
         core_multiply_u64(core_rung_give_ns(core, lease, rung, kind), lease->held);
-    return core_add_u64(restore_ns, loses ? core_lease_provisional(core, lease) : 0);
+    uint64_t lost_ns = loses ? core_sum_clip(core_lease_provisional(core, lease)) : 0;
+    return core_add_u64(restore_ns, lost_ns);
 }
 
 static uint64_t cost_of(const struct core *core, const struct lease *lease, enum core_rung rung,

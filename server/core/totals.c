@@ -14,7 +14,7 @@ struct endpoint *core_totals_endpoint(const struct core *core, const struct devi
     return keeper != NULL ? keeper : core_device_busiest(core, device);
 }
 
-static uint64_t *owner_accounts(struct core *core, const struct device *device)
+static core_sum_ns *owner_accounts(struct core *core, const struct device *device)
 {
     if (device->lease != NULL) {
         return device->lease->account_ns;
@@ -56,8 +56,8 @@ static void add_serving(struct core *core, const struct device *device, uint64_t
 void core_totals_move(struct core *core, const struct device *device, uint64_t amount_ns,
                       enum core_account to)
 {
-    uint64_t *owner = owner_accounts(core, device);
-    uint64_t *team = device->lease != NULL ? device->lease->team->account_ns : NULL;
+    core_sum_ns *owner = owner_accounts(core, device);
+    core_sum_ns *team = device->lease != NULL ? device->lease->team->account_ns : NULL;
     owner[device->account] -= amount_ns;
     if (team != NULL) {
         team[device->account] -= amount_ns;
@@ -72,7 +72,7 @@ void core_totals_move(struct core *core, const struct device *device, uint64_t a
     }
 }
 
-void core_totals_lose(struct lease *lease, uint64_t amount_ns)
+void core_totals_lose(struct lease *lease, core_sum_ns amount_ns)
 {
     lease->account_ns[CORE_ACCOUNT_TRAINING] -= amount_ns;
     lease->account_ns[CORE_ACCOUNT_LOST] += amount_ns;
@@ -80,7 +80,7 @@ void core_totals_lose(struct lease *lease, uint64_t amount_ns)
     lease->team->account_ns[CORE_ACCOUNT_LOST] += amount_ns;
 }
 
-static void leave_to_nobody(struct core *core, const uint64_t *account_ns)
+static void leave_to_nobody(struct core *core, const core_sum_ns *account_ns)
 {
     for (int account = 0; account < CORE_ACCOUNT_COUNT; account++) {
         core->nobody_ns[account] += account_ns[account];

@@ -60,7 +60,7 @@ bool core_device_find(const struct core *core, uint64_t device, struct core_devi
 }
 
 /* Time since its device was last booked is in no account yet. */
-static void add_open(const struct core *core, const struct device *device, uint64_t *account_ns)
+static void add_open(const struct core *core, const struct device *device, core_sum_ns *account_ns)
 {
     account_ns[device->account] += core->now_ns - device->account_since_ns;
 }

@@ -88,7 +88,8 @@ static void encode_listeners(struct scratch *scratch, const struct control_statu
 static void encode_totals(struct scratch *scratch, const struct control_status *status,
                           Tidepool__V1__Status *message)
 {
-    uint64_t sum = 0;
+    uint64_t account_ns[CORE_ACCOUNT_COUNT];
+    core_sum_ns sum = 0;
     message->requests_ok = status->requests_ok;
     message->requests_failed = status->requests_failed;
     message->requests_per_s = status->requests_per_s;
@@ -98,12 +99,13 @@ static void encode_totals(struct scratch *scratch, const struct control_status *
     message->late_by_handover = status->late_by_handover;
     encode_rungs(scratch, &status->ledger, message);
     message->slices = status->ledger.slices;
-    message->accounts = encode_accounts(scratch, status->ledger.account_ns, &message->n_accounts);
-    message->accounts_ever = encode_accounts(scratch, status->ever_ns, &message->n_accounts_ever);
     for (int i = 0; i < CORE_ACCOUNT_COUNT; i++) {
         sum += status->ledger.account_ns[i];
+        account_ns[i] = core_sum_clip(status->ledger.account_ns[i]);
     }
-    message->device_time_ns = status->ledger.elapsed_ns;
+    message->accounts = encode_accounts(scratch, account_ns, &message->n_accounts);
+    message->accounts_ever = encode_accounts(scratch, status->ever_ns, &message->n_accounts_ever);
+    message->device_time_ns = core_sum_clip(status->ledger.elapsed_ns);
     message->ledger_balanced = sum == status->ledger.elapsed_ns;
 }
 

@@ -173,6 +173,36 @@ static void failed_and_occupied_time_is_quarantined_and_removed_devices_still_co
     assert_int_equal(rig_ledger(rig).elapsed_ns, SECONDS(7));
 }
 
+/* As much as 10,000 devices have in 25 days. */
+static void device_time_beyond_64_bits_is_booked_whole(void **state)
+{
+    struct rig *rig = *state;
+    const uint64_t devices = 70, span_ns = SECONDS(UINT64_C(10) * 365 * 86400);
+    const core_sum_ns whole_ns = (core_sum_ns)span_ns * devices;
+    for (uint64_t id = 3; id <= devices; id++) {
+        rig_device(rig, id);
+    }
+    rig->answer_ns = 0;
+    rig->release_ns = 0;
+    rig_lease(rig, 1, (uint32_t)devices, (uint32_t)devices);
+    rig_run(rig, 0);
+    rig_run(rig, span_ns);
+    assert_true(whole_ns > UINT64_MAX);
+    assert_true(rig_ledger(rig).elapsed_ns == whole_ns);
+    assert_true(rig_ledger(rig).account_ns[CORE_ACCOUNT_TRAINING] == whole_ns);
+    progress(rig, 10, 0);
+    assert_true(rig_lease_view(rig, 1).training_ns == whole_ns);
+    assert_true(rig_lease_view(rig, 1).provisional_ns == whole_ns);
+    progress(rig, 10, 1);
+    assert_true(rig_lease_view(rig, 1).provisional_ns == whole_ns / 10 * 9);
+    rig_send(rig, (struct core_event){
+                      .kind = CORE_EVENT_JOB_EXITED,
+                      .job_exited = {.lease = 1, .generation = rig_lease_view(rig, 1).run}});
+    assert_true(rig_lease_view(rig, 1).lost_ns == whole_ns / 10 * 9);
+    assert_true(rig_ledger(rig).account_ns[CORE_ACCOUNT_TRAINING] == whole_ns / 10);
+    assert_int_equal(core_sum_clip(whole_ns), UINT64_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +215,7 @@ int main(void)
         TEST(release_by_the_holder_keeps_everything),
         TEST(letting_go_trains_until_acknowledged_and_is_a_handover_until_verified),
         TEST(failed_and_occupied_time_is_quarantined_and_removed_devices_still_count),
+        TEST(device_time_beyond_64_bits_is_booked_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,32 @@ static void the_cheapest_victim_goes_first(void **state)
     assert_float_equal(script.result.account_s[CORE_ACCOUNT_LOST], 3, NEAR);
 }
 
+/* As much device time as 10,000 devices have in 24 days. */
+static void a_large_gang_is_booked_beyond_64_bits(void **state)
+{
+    enum { DEVICES = 64 };
+    const double year_s = 365 * 86400.0;
+    struct script script;
+    static struct script_step steps[DEVICES];
+    static const struct sim_job gang = {.devices_min = DEVICES,
+                                        .devices_max = DEVICES,
+                                        .checkpoint_ns = SECONDS(600),
+                                        .kinds_mask = 1};
+    (void)state;
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        steps[i] = (struct script_step)GIVE(0, i, 0); /* 0 - 2 restore */
+    }
+    init(&script, &gang, 1, DEVICES);
+    STEPS(&script, steps);
+    script.setup.end_ns = SECONDS(10 * year_s + 2);
+    script_run(&script);
+    assert_float_equal(script.result.harvest_fraction, 1, 1e-6);
+    assert_float_equal(script.result.effective_training_fraction, 1, 1e-6);
+    assert_float_equal(script.result.account_s[CORE_ACCOUNT_TRAINING] / (DEVICES * 10 * year_s), 1,
+                       1e-6);
+    assert_true(script.result.ledger_balanced);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +293,7 @@ int main(void)
         cmocka_unit_test(slow_devices_and_other_kinds_train_slower),
         cmocka_unit_test(a_job_gets_only_devices_that_it_may_use),
         cmocka_unit_test(the_cheapest_victim_goes_first),
+        cmocka_unit_test(a_large_gang_is_booked_beyond_64_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
