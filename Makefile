@@ -32,7 +32,7 @@ PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 # uses_<room> is what a room may include; libraries, unit tests and check-layers all follow it.
 # `simulator` is `tidepool sim`: a room among the clients that plays traces through the core.
 # `virtual` is `tidepool sim --serve`: the server's control API over virtual devices.
-ROOMS := base core record net observe store device models serve train shim control rpc simulator virtual
+ROOMS := base core record net observe store device models serve train shim progress control rpc simulator virtual
 uses_base    :=
 uses_core    :=
 uses_record  := core base
@@ -44,6 +44,7 @@ uses_models  := base
 uses_serve   := device models observe base
 uses_train   := device models observe base
 uses_shim    := base
+uses_progress := base
 uses_control := serve train device models record core store observe base
 uses_rpc     := control serve train device models net observe base proto
 uses_simulator := record core base
@@ -100,7 +101,7 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: proto/%.proto
 $(call objects,$(src_rpc) $(shell find clients tests -name '*.c' 2>/dev/null) server/main.c): | $(GEN_H)
 
 # ---- binaries ----------------------------------------------------------------------------------
-SERVER_LIBS := $(foreach r,rpc control serve train device models record core store net observe proto base,$(call lib,$(r)))
+SERVER_LIBS := $(foreach r,rpc control progress serve train device models record core store net observe proto base,$(call lib,$(r)))
 # Each client program is its folder's main.c and the library of all other client code.
 uses_clients := simulator proto base
 dir_clients  := clients
@@ -228,6 +229,13 @@ $(OUT)/demo/digits.npy: config/demo/prepare.py
 
 .PHONY: run
 
+# ---- the Python package ---------------------------------------------------------------------------
+# Against a server that is played; its libraries (PyTorch and others) are played too.
+check-python:
+	@$(BOUNDED) $(VENV)/bin/python -m pytest -o faulthandler_timeout=100 tests/python $(PYTEST)
+
+.PHONY: check-python
+
 # ---- end to end, benchmarks ---------------------------------------------------------------------
 # check-e2e [VARIANT=asan|tsan] [PYTEST=arguments]: real clients against the real server.
 # A test that stands shows its stacks after 300 s.
@@ -350,6 +358,7 @@ test: deps
 	$(MAKE) $(JOBS) --no-print-directory all test-models
 	$(MAKE) $(JOBS) --no-print-directory CC=clang BUILD=$(BUILD)/clang VENV=$(VENV) all
 	$(MAKE) --no-print-directory check-layers check-format check-core-pure check-core-hash
+	$(MAKE) --no-print-directory check-python
 	$(MAKE) $(JOBS) --no-print-directory check-sim
 	$(MAKE) $(JOBS) --no-print-directory check-mutations PART=$(MUTATIONS_NOW)/4
 	$(MAKE) $(JOBS) --no-print-directory VARIANT=asan all tests-unit
