@@ -269,12 +269,13 @@ def test_it_connects_again_and_says_where_it_is(attach, server):
     assert again.hear_until("progress", step=9)
 
 
-def test_a_pause_outlives_the_server(attach, server, trainer):
+def test_a_pause_outlives_the_server(attach, server, trainer, until):
     run, peer = attach()
     steps = trainer(run)
     steps.go(1)
     steps.wait(1)
     peer.say(pause={"request": 7, "step": 2})
+    until(run.should_pause)
     steps.go(5)
     peer.hear("stopped")
     server.close()
