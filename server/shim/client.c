@@ -1,22 +1,16 @@
 #include "server/shim/client.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/shim/address.h"
 
-#define HIGH_FD 10 /* above the numbers that a shim expects */
-
 struct shim_client {
+    struct spawner *spawner;
+    char *directory;
     int socket;
     int process; /* a pidfd; -1: not told yet who it is */
     shim_handler handler;
@@ -35,10 +29,16 @@ static void descriptor_close(int *fd)
     *fd = -1;
 }
 
-static struct shim_client *client_create(shim_handler handler, void *arg)
+static struct shim_client *client_create(struct spawner *spawner, const char *directory,
+                                         shim_handler handler, void *arg)
 {
     struct shim_client *client = calloc(1, sizeof(*client));
+    if (client != NULL && (client->directory = strdup(directory)) == NULL) {
+        free(client);
+        client = NULL;
+    }
     if (client != NULL) {
+        client->spawner = spawner;
         client->socket = client->process = -1;
         client->version = MESSAGE_VERSION;
         client->handler = handler;
@@ -54,6 +54,7 @@ void shim_client_destroy(struct shim_client *client)
     }
     descriptor_close(&client->socket);
     descriptor_close(&client->process);
+    free(client->directory);
     free(client);
 }
 
@@ -75,113 +76,31 @@ void shim_client_set_token(struct shim_client *client, uint64_t epoch, uint64_t 
 
 void shim_client_wake(const struct shim_client *client)
 {
-    if (client->process >= 0) {
-        (void)syscall(SYS_pidfd_send_signal, client->process, SIGCONT, NULL, 0);
-    }
+    (void)spawner_wake(client->spawner, client->directory, NULL);
 }
 
 /* ---- starting --------------------------------------------------------------------------- */
 
-/* A copy of a descriptor where it does not stand in the way of the others. */
-static int descriptor_raise(int *fd)
+static int client_spawn(struct shim_client *client, const struct shim_job *job, struct error *error)
 {
-    int high = fcntl(*fd, F_DUPFD_CLOEXEC, HIGH_FD);
-    (void)close(*fd);
-    *fd = high;
-    return high < 0 ? -errno : 0;
-}
-
-static int actions_fill(posix_spawn_file_actions_t *actions, int job, int server, int input)
-{
-    int result = 0;
-    for (int fd = 0; result == 0 && fd < 3; fd++) {
-        result = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
-    }
-    result = result != 0 ? result : posix_spawn_file_actions_adddup2(actions, job, 3);
-    result = result != 0 ? result : posix_spawn_file_actions_adddup2(actions, server, 4);
-    if (result == 0 && input >= 0) {
-        result = posix_spawn_file_actions_adddup2(actions, input, 5);
-    }
-    return result != 0 ? result
-                       : posix_spawn_file_actions_addclosefrom_np(actions, input >= 0 ? 6 : 5);
-}
-
-static int attributes_fill(posix_spawnattr_t *attributes)
-{
-    sigset_t none, all;
-    int result;
-    (void)sigemptyset(&none);
-    (void)sigfillset(&all);
-    result = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                                      POSIX_SPAWN_SETSIGDEF);
-    result = result != 0 ? result : posix_spawnattr_setsigmask(attributes, &none);
-    return result != 0 ? result : posix_spawnattr_setsigdefault(attributes, &all);
-}
-
-/* Without a copy of our memory, whatever threads we have. 0 or an errno. */
-static int shim_spawn(const char *program, int job, int server, int input, pid_t *ret_pid)
-{
-    char *const arguments[] = {(char *)"tidepool-shim", NULL};
-    char *const environment[] = {NULL}; /* nothing of ours */
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    int result = posix_spawn_file_actions_init(&actions);
-    if (result != 0) {
-        return result;
-    }
-    result = posix_spawnattr_init(&attributes);
-    if (result == 0) {
-        result = actions_fill(&actions, job, server, input);
-        result = result != 0 ? result : attributes_fill(&attributes);
-        result = result != 0
-                     ? result
-                     : posix_spawn(ret_pid, program, &actions, &attributes, arguments, environment);
-        (void)posix_spawnattr_destroy(&attributes);
-    }
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return result;
-}
-
-static int client_spawn(struct shim_client *client, const char *program, const struct shim_job *job,
-                        struct error *error)
-{
-    int sockets[2] = {-1, -1}, input = -1;
+    int sockets[2];
     int file = job_write(job, error);
     int result = file;
-    int number = 0;
-    pid_t pid;
     if (file < 0) {
         return result;
     }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) < 0) {
-        number = errno;
+        (void)close(file);
+        return error_set_errno(error, errno, "start job '%s': socket", job->job);
     }
-    if (number == 0 && job->stdin_fd >= 0 &&
-        (input = fcntl(job->stdin_fd, F_DUPFD_CLOEXEC, HIGH_FD)) < 0) {
-        number = errno;
-    }
-    if (number == 0) {
-        number = -descriptor_raise(&file);
-    }
-    if (number == 0) {
-        number = -descriptor_raise(&sockets[1]);
-    }
-    if (number == 0) {
-        number = shim_spawn(program, file, sockets[1], input, &pid);
-    }
-    descriptor_close(&file);
-    descriptor_close(&sockets[1]);
-    descriptor_close(&input);
-    if (number != 0) {
-        descriptor_close(&sockets[0]);
-        return error_set_errno(error, number, "start shim '%s'", program);
-    }
+    result = spawner_start(client->spawner, file, sockets[1], job->stdin_fd, error);
+    (void)close(file);
+    (void)close(sockets[1]);
     client->socket = sockets[0];
-    (void)waitpid(pid, NULL, 0); /* it forks the shim and ends */
-    return 0;
+    return result;
 }
 
-int shim_client_start(const char *program, const struct shim_job *job, shim_handler handler,
+int shim_client_start(struct spawner *spawner, const struct shim_job *job, shim_handler handler,
                       void *arg, struct shim_client **ret_client, struct error *error)
 {
     struct shim_client *client;
@@ -190,12 +109,12 @@ int shim_client_start(const char *program, const struct shim_job *job, shim_hand
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "start job '%s': no command, or no absolute directory", job->job);
     }
-    client = client_create(handler, arg);
+    client = client_create(spawner, job->directory, handler, arg);
     if (client == NULL) {
         return error_set(error, ERROR_RESOURCE_EXHAUSTED, "start job '%s': no memory", job->job);
     }
     shim_client_set_token(client, job->epoch, job->generation);
-    result = client_spawn(client, program, job, error);
+    result = client_spawn(client, job, error);
     if (result < 0) {
         shim_client_destroy(client);
         return result;
@@ -279,11 +198,11 @@ static int client_recognise(struct shim_client *client, bool *ret_there, struct 
     return 0;
 }
 
-int shim_client_find(const char *directory, shim_handler handler, void *arg,
-                     struct shim_record *ret_record, struct shim_client **ret_client,
+int shim_client_find(struct spawner *spawner, const char *directory, shim_handler handler,
+                     void *arg, struct shim_record *ret_record, struct shim_client **ret_client,
                      struct error *error)
 {
-    struct shim_client *client = client_create(handler, arg);
+    struct shim_client *client = client_create(spawner, directory, handler, arg);
     bool there = false;
     int result;
     if (client == NULL) {

@@ -7,6 +7,7 @@
  *           shim does not read. An answer comes within the command's bound, unless the shim is
  *           stopped or dead: the caller keeps the time, then shim_client_wake, then remains.h.
  * Errors:  negative with a text, nothing changed.
+ * Owner:   the spawner is the caller's and outlives the clients.
  * Thread:  one at a time. */
 #ifndef TIDEPOOL_SHIM_CLIENT_H
 #define TIDEPOOL_SHIM_CLIENT_H
@@ -15,6 +16,7 @@
 
 #include "server/shim/job.h"
 #include "server/shim/record.h"
+#include "server/shim/spawner.h"
 
 enum shim_report_kind {
     SHIM_STATE,          /* record, frozen, stirred */
@@ -41,18 +43,18 @@ typedef void (*shim_handler)(void *arg, const struct shim_report *report);
 
 struct shim_client;
 
-/* `program` is the path of tidepool-shim. The job's directory is there, empty, absolute, and ours
+/* The job's directory is there, empty, absolute, and ours
  * alone. What becomes of the job is told by the first state: RUNNING, or FAILED with step and
  * reason. */
-int shim_client_start(const char *program, const struct shim_job *job, shim_handler handler,
+int shim_client_start(struct spawner *spawner, const struct shim_job *job, shim_handler handler,
                       void *arg, struct shim_client **ret_client, struct error *error);
 
 /* By the directory's record. 0 with *ret_client: connected to the very process that wrote the
  * record (boot, pid, start time, the socket's owner); with NULL: that shim is no more, and
  * `ret_record` tells how it was: ENDED or FAILED, or its job's remains are to be ended (remains.h).
  * Wakes a stopped shim. */
-int shim_client_find(const char *directory, shim_handler handler, void *arg,
-                     struct shim_record *ret_record, struct shim_client **ret_client,
+int shim_client_find(struct spawner *spawner, const char *directory, shim_handler handler,
+                     void *arg, struct shim_record *ret_record, struct shim_client **ret_client,
                      struct error *error);
 
 /* Lets go: the shim and its job go on. NULL is fine. */

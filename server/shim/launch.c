@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/shim/packet.h"
 #include "server/shim/tree.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
@@ -31,21 +32,7 @@ struct word {
 
 static void say(int socket, struct word word, int fd)
 {
-    struct iovec bytes = {&word, sizeof(word)};
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
-    if (fd >= 0) {
-        message.msg_control = &control;
-        message.msg_controllen = sizeof(control.space);
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-    }
-    (void)sendmsg(socket, &message, MSG_NOSIGNAL);
+    (void)packet_send(socket, &word, sizeof(word), &fd, fd >= 0 ? 1 : 0);
 }
 
 static _Noreturn void child_fail(int socket, enum shim_step step, int error_number)
@@ -244,34 +231,16 @@ static _Noreturn void child_run(const struct launch *launch, pid_t shim, int soc
 
 /* ---- in the shim ------------------------------------------------------------------------ */
 
-static int receive(int socket, struct word *word, int *ret_fd)
-{
-    struct iovec bytes = {word, sizeof(*word)};
-    union {
-        struct cmsghdr head;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control;
-    struct msghdr message = {.msg_iov = &bytes,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof(control.space)};
-    ssize_t length;
-    struct cmsghdr *head;
-    do {
-        length = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-    } while (length < 0 && errno == EINTR);
-    head = length > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head != NULL && head->cmsg_type == SCM_RIGHTS) {
-        memcpy(ret_fd, CMSG_DATA(head), sizeof(*ret_fd));
-    }
-    return length == (ssize_t)sizeof(*word);
-}
-
 /* Until the socket ends: the child has become the job, or has failed. */
 static void listen_to(int socket, struct launched *launched)
 {
     struct word word;
-    while (receive(socket, &word, &launched->copy)) {
+    int files[PACKET_FILES_MAX];
+    size_t count;
+    while (packet_receive(socket, &word, sizeof(word), files, &count) == (ssize_t)sizeof(word)) {
+        if (word.kind == WORD_OUTPUT && count == 1) {
+            launched->copy = files[0];
+        }
         if (word.kind == WORD_UNGROUPED) {
             launched->grouped = false;
         }

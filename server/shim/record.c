@@ -149,10 +149,18 @@ static int paths_make(const char *directory, char path[PATH_MAX], char fresh[PAT
     return 0;
 }
 
-/* A shim with privileges writes for a server that has none. */
-static int owner_give(int fd, uid_t owner)
+/* A shim with privileges writes for a server that has none: that may read, by its group, but not
+ * forge, since its spawner acts by records. */
+static int reading_allow(int fd, int above, uid_t owner)
 {
-    return owner == geteuid() ? 0 : fchown(fd, owner, (gid_t)-1);
+    struct stat status;
+    if (owner == geteuid()) {
+        return 0;
+    }
+    return fstat(above, &status) < 0 || fchown(fd, (uid_t)-1, status.st_gid) < 0 ||
+                   fchmod(fd, 0640) < 0
+               ? -1
+               : 0;
 }
 
 static int file_replace(const char *directory, uid_t owner, const unsigned char *bytes,
@@ -167,8 +175,9 @@ static int file_replace(const char *directory, uid_t owner, const unsigned char 
     (void)unlink(fresh); /* and never into what somebody has put there */
     fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     above = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || above < 0 || owner_give(fd, owner) < 0 || write_whole(fd, bytes, length) < 0 ||
-        fsync(fd) < 0 || rename(fresh, path) < 0 || fsync(above) < 0) {
+    if (fd < 0 || above < 0 || reading_allow(fd, above, owner) < 0 ||
+        write_whole(fd, bytes, length) < 0 || fsync(fd) < 0 || rename(fresh, path) < 0 ||
+        fsync(above) < 0) {
         result = error_set_errno(error, errno, "write shim record '%s'", path);
     }
     if (fd >= 0) {
@@ -227,6 +236,7 @@ int record_read(const char *directory, struct shim_record *ret_record, struct er
 {
     unsigned char bytes[RECORD_BYTES_MAX];
     char path[PATH_MAX], fresh[PATH_MAX];
+    struct stat status;
     ssize_t length;
     int result = paths_make(directory, path, fresh, error);
     int fd = result < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -235,6 +245,11 @@ int record_read(const char *directory, struct shim_record *ret_record, struct er
     }
     if (fd < 0) {
         return error_set_errno(error, errno, "open shim record '%s'", path);
+    }
+    if (fstat(fd, &status) < 0 || (status.st_uid != 0 && status.st_uid != geteuid())) {
+        (void)close(fd);
+        return error_set(error, ERROR_PERMISSION_DENIED,
+                         "shim record '%s' is neither root's nor our own: not trusted", path);
     }
     length = read(fd, bytes, sizeof(bytes)); /* written in one piece: read in one */
     result = length < 0 ? error_set_errno(error, errno, "read shim record '%s'", path)

@@ -1,9 +1,9 @@
 /* record.h: what a shim keeps on disk about its job, so that any later server finds both again and
  * a server whose store was lost can rebuild from it; after the end, how it ended.
- * File:    `record` in the job's directory, mode 0600: a message and its checksum (CRC-64),
- *          replaced as a whole and synced, so that there is always one whole record.
- * Times:   ns of CLOCK_BOOTTIME of the boot that `boot` names; in another boot they mean nothing.
- * Thread:  any. */
+ * File:    `record` in the job's directory, of the shim's privileges (for a server without
+ *          them 0640, of the directory's group): a message and its checksum (CRC-64), replaced as a
+ * whole and synced, so that there is always one whole record. Times:   ns of CLOCK_BOOTTIME of the
+ * boot that `boot` names; in another boot they mean nothing. Thread:  any. */
 #ifndef TIDEPOOL_SHIM_RECORD_H
 #define TIDEPOOL_SHIM_RECORD_H
 
@@ -49,7 +49,7 @@ struct shim_record {
     uint64_t token_size;
     uint64_t notice_deadline_ns, kill_deadline_ns; /* 0: none */
     uint64_t uid;
-    uint64_t owner; /* the server's user, whose this file is: may command the shim */
+    uint64_t owner; /* the server's user: may command the shim */
     /* Who the shim is, and what proves to it that a caller may command it. */
     char boot[BOOT_ID_SIZE];
     uint64_t shim_pid, shim_start;
@@ -74,7 +74,8 @@ void record_put(const struct shim_record *record, struct message *message);
 int record_take(struct shim_record *record, const struct message *message, struct error *error);
 
 int record_write(const char *directory, const struct shim_record *record, struct error *error);
-/* DATA_LOSS: the file is there but damaged; NOT_FOUND: it is not. */
+/* DATA_LOSS: the file is there but damaged; NOT_FOUND: it is not; PERMISSION_DENIED: neither root
+ * nor we have written it. */
 int record_read(const char *directory, struct shim_record *ret_record, struct error *error);
 
 #endif

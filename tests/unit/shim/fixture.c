@@ -135,6 +135,28 @@ int fixture_run_modes(int (*group)(void))
 
 /* ---- one test --------------------------------------------------------------------------- */
 
+static struct spawner *spawner_for(uid_t owner)
+{
+    char program[128];
+    const struct spawner_rules rules = {.program = program, .directory = place, .owner = owner};
+    struct spawner *spawner = NULL;
+    struct error error = {.text = ""};
+    (void)snprintf(program, sizeof(program), "%s/tidepool-shim", place);
+    if (spawner_create(&rules, &spawner, &error) < 0) {
+        fail_msg("%s", error.text);
+    }
+    return spawner;
+}
+
+void fixture_give_to(struct fixture *fixture, uid_t server)
+{
+    spawner_destroy(fixture->spawner);
+    fixture->spawner = spawner_for(server);
+    fixture->job.owner = fixture->job.uid = server;
+    fixture->job.gid = server;
+    assert_int_equal(chown(fixture->directory, server, server), 0);
+}
+
 int fixture_setup(void **state)
 {
     static const unsigned char token[] = {1, 2, 3};
@@ -152,6 +174,7 @@ int fixture_setup(void **state)
         free(fixture);
         return -1;
     }
+    fixture->spawner = spawner_for(fixture->uid);
     fixture->environment[0] = "PATH=/usr/bin:/bin";
     fixture->job = (struct shim_job){
         .directory = fixture->directory,
@@ -224,6 +247,7 @@ int fixture_teardown(void **state)
         }
     }
     shim_client_destroy(fixture->client);
+    spawner_destroy(fixture->spawner);
     clean = shim_was_clean(fixture);
     free(fixture);
     return clean ? 0 : -1;
@@ -284,12 +308,9 @@ static void on_report(void *arg, const struct shim_report *report)
 
 void fixture_begin(struct fixture *fixture)
 {
-    char program[128];
     struct error error = {.text = ""};
-    int result;
-    (void)snprintf(program, sizeof(program), "%s/tidepool-shim", place);
-    result =
-        shim_client_start(program, &fixture->job, on_report, fixture, &fixture->client, &error);
+    int result = shim_client_start(fixture->spawner, &fixture->job, on_report, fixture,
+                                   &fixture->client, &error);
     if (result < 0) {
         fail_msg("%s", error.text);
     }
@@ -361,8 +382,8 @@ bool fixture_restart(struct fixture *fixture)
     fixture->told = fixture->lost = false;
     fixture->last_answer = 0;
     for (int tries = 0;; tries++) {
-        int result = shim_client_find(fixture->directory, on_report, fixture, &record,
-                                      &fixture->client, &error);
+        int result = shim_client_find(fixture->spawner, fixture->directory, on_report, fixture,
+                                      &record, &fixture->client, &error);
         if (result == 0) {
             break;
         }

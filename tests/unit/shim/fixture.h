@@ -31,6 +31,7 @@ struct fixture {
     gid_t gid;
     char directory[256];
     char log_path[320];
+    struct spawner *spawner;
     struct shim_job job;
     const char *arguments[8];
     const char *environment[8];
@@ -53,6 +54,8 @@ void fixture_open_path(const struct fixture *fixture, const char *name, char pat
 const char *fixture_program(void); /* this one, where any user may execute it */
 void fixture_act(struct fixture *fixture, const char *act, const char *argument);
 void fixture_shell(struct fixture *fixture, const char *script);
+/* The server is another user's than the spawner; so is the job. */
+void fixture_give_to(struct fixture *fixture, uid_t server);
 /* Starts it and waits until it runs. */
 void fixture_start(struct fixture *fixture);
 void fixture_begin(struct fixture *fixture); /* without waiting */
