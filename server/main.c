@@ -19,6 +19,7 @@
 #include "server/rpc/external_scaler.h"
 #include "server/rpc/health.h"
 #include "server/rpc/inference.h"
+#include "server/rpc/json_api.h"
 #include "server/rpc/pages.h"
 #include "server/serve/serve.h"
 #include "server/store/store.h"
@@ -32,6 +33,8 @@ struct arguments {
 };
 
 /* In the order of their making; unmade the other way round. */
+#define ROUTES_MAX (PAGES_HEALTH_COUNT + PAGES_METRICS_COUNT + 1)
+
 struct server {
     struct config config;
     struct device_set devices;
@@ -48,7 +51,9 @@ struct server {
     struct grpc_service services[4];
     struct grpc_server *grpc;
     struct pages pages;
+    struct json_api *json;
     struct http_route health_routes[PAGES_HEALTH_COUNT], metrics_routes[PAGES_METRICS_COUNT];
+    struct http_route routes[CONFIG_LISTENERS_MAX][ROUTES_MAX]; /* of each HTTP address */
     struct http_server *http;
 };
 
@@ -197,6 +202,12 @@ static int services_create(struct server *server, struct error *error)
     if (server->scaler == NULL) {
         return -(int)error->code;
     }
+    struct json_api_options json = {server->control_service, config->http_hosts,
+                                    config->http_host_count};
+    server->json = json_api_create(&json, error);
+    if (server->json == NULL) {
+        return -(int)error->code;
+    }
     server->services[0] = inference_service(server->inference);
     server->services[1] = health_service(server->health);
     server->services[2] = control_service_table(server->control_service);
@@ -213,27 +224,31 @@ static int services_create(struct server *server, struct error *error)
 /* ---- listening
  * ---------------------------------------------------------------------------------------- */
 
+static size_t http_routes(struct server *server, unsigned services, struct http_route *routes)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < PAGES_HEALTH_COUNT && (services & CONFIG_SERVICE_HTTP) != 0; i++) {
+        routes[count++] = server->health_routes[i];
+    }
+    for (size_t i = 0; i < PAGES_METRICS_COUNT && (services & CONFIG_SERVICE_METRICS) != 0; i++) {
+        routes[count++] = server->metrics_routes[i];
+    }
+    if ((services & CONFIG_SERVICE_JSON) != 0) {
+        routes[count++] = json_api_route(server->json);
+    }
+    return count;
+}
+
+/* `routes` is the address's own place for them. */
 static int listen_at(struct server *server, const char *address, unsigned services,
-                     uint16_t *ret_port, struct error *error)
+                     struct http_route *routes, uint16_t *ret_port, struct error *error)
 {
     if ((services & CONFIG_SERVICES_GRPC) != 0) {
         uint64_t mask = services | ((services & CONFIG_SERVICE_CONTROL) != 0 ? 1u << 3 : 0);
         return grpc_server_listen(server->grpc, address, mask, ret_port, error);
     }
-    /* One address may show both pages. */
-    static struct http_route both[PAGES_HEALTH_COUNT + PAGES_METRICS_COUNT];
-    if (services == CONFIG_SERVICE_HTTP) {
-        return http_server_listen(server->http, address, server->health_routes, PAGES_HEALTH_COUNT,
-                                  ret_port, error);
-    }
-    if (services == CONFIG_SERVICE_METRICS) {
-        return http_server_listen(server->http, address, server->metrics_routes,
-                                  PAGES_METRICS_COUNT, ret_port, error);
-    }
-    memcpy(both, server->health_routes, sizeof server->health_routes);
-    memcpy(both + PAGES_HEALTH_COUNT, server->metrics_routes, sizeof server->metrics_routes);
-    return http_server_listen(server->http, address, both, sizeof both / sizeof both[0], ret_port,
-                              error);
+    size_t count = http_routes(server, services, routes);
+    return http_server_listen(server->http, address, routes, count, ret_port, error);
 }
 
 /* "127.0.0.1:8001" with another port. */
@@ -251,18 +266,18 @@ static bool address_is_loopback(const char *address)
 }
 
 static int listen_one(struct server *server, const struct config_listener *listener,
-                      struct error *error)
+                      struct http_route *routes, struct error *error)
 {
     char bound[4200];
     char services[64];
     uint16_t port = 0;
     bool is_unix = strncmp(listener->address, "unix:", 5) == 0;
-    int result = listen_at(server, listener->address, listener->services, &port, error);
+    int result = listen_at(server, listener->address, listener->services, routes, &port, error);
     if (result == -ERROR_UNAVAILABLE && server->config.port_fallback && !is_unix) {
         log_write(LOG_WARN, "main", "port in use", "address=%s taken=\"a free one\"",
                   listener->address);
         address_with_port(listener->address, 0, bound, sizeof bound);
-        result = listen_at(server, bound, listener->services, &port, error);
+        result = listen_at(server, bound, listener->services, routes, &port, error);
     }
     if (result < 0) {
         return result;
@@ -290,7 +305,7 @@ static int server_start(struct server *server, struct error *error)
         result = services_create(server, error);
     }
     for (uint32_t i = 0; i < server->config.listener_count && result == 0; i++) {
-        result = listen_one(server, &server->config.listeners[i], error);
+        result = listen_one(server, &server->config.listeners[i], server->routes[i], error);
     }
     if (result == 0) {
         result = store_start(server->store, error);
@@ -318,6 +333,7 @@ static void server_drain(struct server *server)
 static void server_destroy(struct server *server)
 {
     http_server_destroy(server->http);
+    json_api_destroy(server->json);
     grpc_server_destroy(server->grpc);
     if (server->control != NULL) {
         control_stop(server->control);

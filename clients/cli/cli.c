@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "clients/common/address.h"
-#include "clients/common/json_message.h"
 #include "server/base/clock.h"
+#include "server/base/json_message.h"
 
 #define CALL_TIMEOUT_S 30.0
 

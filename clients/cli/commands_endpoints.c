@@ -6,8 +6,8 @@
 
 #include "clients/cli/cli.h"
 #include "clients/common/infer_message.h"
-#include "clients/common/json_message.h"
 #include "clients/common/view.h"
+#include "server/base/json_message.h"
 #include "server/base/options.h"
 
 #define INFERENCE_SERVICE "inference.GRPCInferenceService"

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "clients/cli/cli.h"
-#include "clients/common/json_message.h"
 #include "clients/common/view.h"
+#include "server/base/json_message.h"
 #include "server/base/options.h"
 
 #define SPEC_BYTES_MAX (1u << 20)

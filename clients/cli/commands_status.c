@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "clients/cli/cli.h"
-#include "clients/common/json_message.h"
 #include "clients/common/view.h"
 #include "server/base/clock.h"
+#include "server/base/json_message.h"
 
 #define JOB_ROWS 12
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "clients/common/json_message.h"
+#include "server/base/json_message.h"
 
 static const struct tensor_datatype datatypes[] = {
     {"BOOL", TENSOR_BOOL, 1},       {"INT8", TENSOR_SIGNED, 1},     {"INT16", TENSOR_SIGNED, 2},

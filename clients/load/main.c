@@ -8,10 +8,10 @@
 #include "clients/common/exit_code.h"
 #include "clients/common/grpc_client.h"
 #include "clients/common/infer_message.h"
-#include "clients/common/json_message.h"
 #include "clients/common/schedule.h"
 #include "clients/load/report.h"
 #include "server/base/clock.h"
+#include "server/base/json_message.h"
 #include "server/base/options.h"
 
 #define METADATA_TIMEOUT_NS (10 * NS_PER_S)

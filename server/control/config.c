@@ -8,15 +8,15 @@
 #include "server/base/options.h"
 #include "server/control/config_table.h"
 
-static const char *const service_names[] = {"inference", "health",  "control",
-                                            "http",      "metrics", NULL};
+static const char *const service_names[] = {"inference", "health", "control", "http",
+                                            "metrics",   "json",   NULL};
 
 static const struct {
     const char *address;
     unsigned services;
 } standard_listeners[] = {
     {"127.0.0.1:8001", CONFIG_SERVICES_GRPC},
-    {"127.0.0.1:8000", CONFIG_SERVICE_HTTP},
+    {"127.0.0.1:8000", CONFIG_SERVICE_HTTP | CONFIG_SERVICE_JSON},
     {"127.0.0.1:8002", CONFIG_SERVICE_METRICS},
 };
 
@@ -91,7 +91,7 @@ static int services_read(const json_t *list, const char *where, unsigned *servic
     if ((*services & CONFIG_SERVICES_GRPC) != 0 && (*services & ~CONFIG_SERVICES_GRPC) != 0) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "%s.services: one address speaks gRPC (inference, health, control) or "
-                         "HTTP (http, metrics), not both; make it two listeners",
+                         "HTTP (http, metrics, json), not both; make it two listeners",
                          where);
     }
     return 0;
@@ -110,7 +110,7 @@ static int listener_read(struct config *config, const json_t *object, const char
     if (result == 0 && strncmp(entry.address, "unix:", 5) == 0 &&
         (services & ~CONFIG_SERVICES_GRPC) != 0) {
         result = error_set(error, ERROR_INVALID_ARGUMENT,
-                           "%s: http and metrics are served on TCP addresses only", where);
+                           "%s: http, metrics and json are served on TCP addresses only", where);
     }
     if (result == 0) {
         result = listener_add(config, entry.address, services, error);
@@ -143,6 +143,30 @@ static int listeners_read(struct config *config, struct error *error)
         if (result < 0) {
             return result;
         }
+    }
+    return 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static int hosts_read(struct config *config, struct error *error)
+{
+    size_t index;
+    json_t *value;
+    const json_t *list = config->parts.http_hosts;
+    if (list != NULL && !json_is_array(list)) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "config.http_hosts: must be a list");
+    }
+    json_array_foreach((json_t *)(uintptr_t)list, index, value)
+    {
+        const char *name = json_string_value(value);
+        if (name == NULL || name[0] == '\0' || config->http_host_count == CONFIG_HOSTS_MAX) {
+            return error_set(error, ERROR_INVALID_ARGUMENT,
+                             "config.http_hosts[%zu]: must be one of at most %d names, without a "
+                             "port",
+                             index, CONFIG_HOSTS_MAX);
+        }
+        config->http_hosts[config->http_host_count++] = name;
     }
     return 0;
 }
@@ -191,6 +215,9 @@ int config_read(struct config *ret_config, const char *path, struct error *error
     }
     if (result == 0) {
         result = listeners_read(&config, error);
+    }
+    if (result == 0) {
+        result = hosts_read(&config, error);
     }
     if (result == 0) {
         result = thresholds_check(&config, error);

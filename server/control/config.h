@@ -13,6 +13,7 @@
 #include "server/base/error.h"
 
 #define CONFIG_LISTENERS_MAX 16
+#define CONFIG_HOSTS_MAX 16
 
 enum config_service {
     CONFIG_SERVICE_INFERENCE = 1 << 0,
@@ -20,6 +21,7 @@ enum config_service {
     CONFIG_SERVICE_CONTROL = 1 << 2,
     CONFIG_SERVICE_HTTP = 1 << 3, /* /v2/health/live, /v2/health/ready */
     CONFIG_SERVICE_METRICS = 1 << 4,
+    CONFIG_SERVICE_JSON = 1 << 5, /* control as JSON over HTTP: /tidepool/v1/ */
 };
 #define CONFIG_SERVICES_GRPC                                                                       \
     (CONFIG_SERVICE_INFERENCE | CONFIG_SERVICE_HEALTH | CONFIG_SERVICE_CONTROL)
@@ -34,6 +36,8 @@ struct config {
     char *model_repository, *state, *onnxruntime, *token_file; /* NULL: not given */
     struct config_listener listeners[CONFIG_LISTENERS_MAX];
     uint32_t listener_count;
+    const char *http_hosts[CONFIG_HOSTS_MAX]; /* texts of `parts` */
+    uint32_t http_host_count;
     bool port_fallback, testing;
     int mode; /* index of observe, advise, act: enum core_mode */
     int64_t network_threads;
@@ -59,7 +63,7 @@ struct config {
         int level, format; /* enum log_level; 0 text, 1 json */
     } log;
     struct {
-        json_t *listeners, *devices, *limits, *planner, *record, *log;
+        json_t *listeners, *http_hosts, *devices, *limits, *planner, *record, *log;
     } parts; /* inside config.c only */
 };
 

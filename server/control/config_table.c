@@ -23,7 +23,10 @@ const struct option config_table[] = {
              "put beside the server, the loader's path."},
     {.name = "listeners", .kind = OPTION_JSON, .offset = FIELD(parts.listeners),
      .help = "List of addresses with their services, see below. Default: loopback 8001 (gRPC), "
-             "8000 (HTTP health), 8002 (metrics) and a Unix socket."},
+             "8000 (HTTP: health, control as JSON), 8002 (metrics) and a Unix socket."},
+    {.name = "http_hosts", .kind = OPTION_JSON, .offset = FIELD(parts.http_hosts),
+     .help = "Names beside `localhost`, `127.x.x.x` and `[::1]` that requests to `json` may be for "
+             "(their Host header), without a port. Any other name may be a trick of a web page."},
     {.name = "port_fallback", .kind = OPTION_BOOL, .offset = FIELD(port_fallback),
      .standard = "false",
      .help = "Takes a free port where the wanted one is in use, and says which."},
@@ -66,7 +69,8 @@ const struct option config_listener_table[] = {
      .help = "`HOST:PORT`, `[IPV6]:PORT` (port 0: any free one) or `unix:PATH`"},
     {.name = "services", .kind = OPTION_JSON,
      .offset = offsetof(struct config_listener_entry, services), .required = true,
-     .help = "gRPC: `inference`, `health`, `control`; or HTTP: `http`, `metrics`"},
+     .help = "gRPC: `inference`, `health`, `control` (with KEDA's external scaler); or HTTP: `http` "
+             "(health), `metrics`, `json` (the control API)"},
 };
 const size_t config_listener_table_count = COUNT(config_listener_table);
 

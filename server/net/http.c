@@ -1,48 +1,26 @@
 #include "server/net/http.h"
 
 #include <event2/buffer.h>
-#include <event2/event.h>
-#include <event2/http.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "server/base/log.h"
-#include "server/base/mailbox.h"
-#include "server/net/address.h"
+#include "server/net/http_server.h"
 
 #define HEADER_BYTES_MAX 16384
-#define BODY_BYTES_MAX 4096 /* nothing here takes a body */
 #define TIMEOUT_S 10
 #define ALL_METHODS                                                                                \
     (EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD | EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |     \
      EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE | EVHTTP_REQ_CONNECT | EVHTTP_REQ_PATCH)
 
-struct http_listener {
-    struct http_listener *next;
-    struct evhttp *http;
-    const struct http_route *routes;
-    size_t route_count;
-    struct listening listening;
-};
-
-struct http_server {
-    struct event_base *base;
-    struct event *stop_event;
-    struct mailbox *mailbox;
-    struct letter stop_letter;
-    struct http_listener *listeners;
-    pthread_t thread;
-    bool started;
-};
-
 static const struct http_route *route_find(const struct http_listener *listener, const char *path)
 {
     for (size_t i = 0; path != NULL && i < listener->route_count; i++) {
-        if (strcmp(listener->routes[i].path, path) == 0) {
-            return &listener->routes[i];
+        const struct http_route *route = &listener->routes[i];
+        if (route->take != NULL ? strncmp(route->path, path, strlen(route->path)) == 0
+                                : strcmp(route->path, path) == 0) {
+            return route;
         }
     }
     return NULL;
@@ -55,11 +33,17 @@ static void body_free(const void *data, size_t length, void *arg)
     free(arg);
 }
 
-static void reply_send(struct evhttp_request *request, struct http_reply *reply)
+void http_headers_add(struct evhttp_request *request, const char *content_type)
 {
     struct evkeyvalq *headers = evhttp_request_get_output_headers(request);
+    evhttp_add_header(headers, "Content-Type",
+                      content_type != NULL ? content_type : "text/plain; charset=utf-8");
+    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+}
+
+void http_reply_send(struct evhttp_request *request, struct http_reply *reply)
+{
     struct evbuffer *body = evbuffer_new();
-    const char *type = reply->content_type;
     bool whole = body != NULL;
     if (whole && reply->body != NULL) {
         whole = evbuffer_add_reference(body, reply->body, reply->body_length, body_free,
@@ -67,12 +51,31 @@ static void reply_send(struct evhttp_request *request, struct http_reply *reply)
         reply->body = whole ? NULL : reply->body; /* the buffer's now */
     }
     free(reply->body);
-    evhttp_add_header(headers, "Content-Type", type != NULL ? type : "text/plain; charset=utf-8");
-    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+    http_headers_add(request, reply->content_type);
     evhttp_send_reply(request, whole ? (reply->status != 0 ? reply->status : 200) : 500, NULL,
                       body);
     if (body != NULL) {
         evbuffer_free(body);
+    }
+}
+
+static void on_mail(evutil_socket_t fd, short what, void *arg)
+{
+    struct http_server *server = arg;
+    struct letter *letter = mailbox_take(server->mailbox);
+    (void)fd;
+    (void)what;
+    while (letter != NULL) {
+        struct letter *next = letter->next;
+        if (letter == &server->stop_letter) {
+            server->stopping = true;
+        } else {
+            http_call_mail(letter);
+        }
+        letter = next;
+    }
+    if (server->stopping && server->calls_open == 0) {
+        event_base_loopbreak(server->base);
     }
 }
 
@@ -83,6 +86,10 @@ static void on_request(struct evhttp_request *request, void *arg)
     const struct http_route *route =
         uri == NULL ? NULL : route_find(listener, evhttp_uri_get_path(uri));
     struct http_reply reply = {0};
+    if (route != NULL && route->take != NULL) {
+        http_call_take(listener->server, route, request);
+        return;
+    }
     if (route == NULL) {
         reply.status = HTTP_NOTFOUND;
     } else if (evhttp_request_get_command(request) != EVHTTP_REQ_GET) {
@@ -91,15 +98,7 @@ static void on_request(struct evhttp_request *request, void *arg)
     } else {
         route->handle(route->context, &reply);
     }
-    reply_send(request, &reply);
-}
-
-static void on_stop(evutil_socket_t fd, short what, void *arg)
-{
-    struct http_server *server = arg;
-    (void)fd;
-    (void)what;
-    event_base_loopbreak(server->base);
+    http_reply_send(request, &reply);
 }
 
 struct http_server *http_server_create(struct error *error)
@@ -113,9 +112,9 @@ struct http_server *http_server_create(struct error *error)
     if (server->base == NULL || server->mailbox == NULL) {
         goto no_memory;
     }
-    server->stop_event =
-        event_new(server->base, mailbox_fd(server->mailbox), EV_READ, on_stop, server);
-    if (server->stop_event == NULL || event_add(server->stop_event, NULL) < 0) {
+    server->mail_event =
+        event_new(server->base, mailbox_fd(server->mailbox), EV_READ | EV_PERSIST, on_mail, server);
+    if (server->mail_event == NULL || event_add(server->mail_event, NULL) < 0) {
         goto no_memory;
     }
     return server;
@@ -123,6 +122,15 @@ no_memory:
     error_set(error, ERROR_RESOURCE_EXHAUSTED, "no memory or descriptors for the HTTP server");
     http_server_destroy(server);
     return NULL;
+}
+
+static ev_ssize_t body_bytes_max(const struct http_route *routes, size_t count)
+{
+    bool calls = false;
+    for (size_t i = 0; i < count; i++) {
+        calls = calls || routes[i].take != NULL;
+    }
+    return calls ? HTTP_CALL_BODY_BYTES_MAX : HTTP_PAGE_BODY_BYTES_MAX;
 }
 
 int http_server_listen(struct http_server *server, const char *address,
@@ -149,13 +157,14 @@ int http_server_listen(struct http_server *server, const char *address,
         return error_set(error, ERROR_RESOURCE_EXHAUSTED, "listen on '%s': no memory", address);
     }
     *listener = (struct http_listener){.next = server->listeners,
+                                       .server = server,
                                        .http = http,
                                        .routes = routes,
                                        .route_count = route_count,
                                        .listening = listening};
     server->listeners = listener;
     evhttp_set_max_headers_size(http, HEADER_BYTES_MAX);
-    evhttp_set_max_body_size(http, BODY_BYTES_MAX);
+    evhttp_set_max_body_size(http, body_bytes_max(routes, route_count));
     evhttp_set_timeout(http, TIMEOUT_S);
     evhttp_set_allowed_methods(http, ALL_METHODS); /* so that we say 405 ourselves */
     evhttp_set_gencb(http, on_request, listener);
@@ -200,8 +209,8 @@ void http_server_destroy(struct http_server *server)
         evhttp_free(listener->http); /* closes the socket too */
         free(listener);
     }
-    if (server->stop_event != NULL) {
-        event_free(server->stop_event);
+    if (server->mail_event != NULL) {
+        event_free(server->mail_event);
     }
     if (server->base != NULL) {
         event_base_free(server->base);

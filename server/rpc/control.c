@@ -351,7 +351,8 @@ static void run_recover_device(struct control *control, struct control_call *let
     X(SERVER_STREAM, GetLogs, get_logs_request, get_logs, true)
 
 #define METHOD(kind, name, type, run, changes)                                                     \
-    {#name, &tidepool__v1__##type##__descriptor, changes, run_##run},
+    {#name, &tidepool__v1__##type##__descriptor, changes, GRPC_##kind == GRPC_SERVER_STREAM,       \
+     run_##run},
 static const struct control_method calls[] = {METHODS(METHOD)};
 
 #define INDEX(kind, name, type, run, changes) CALL_##run,
@@ -372,6 +373,16 @@ static const struct grpc_method methods[] = {
     METHODS(GRPC_METHOD){"Watch", GRPC_SERVER_STREAM, &tidepool__v1__watch_request__descriptor,
                          watch_handle},
 };
+
+const struct control_method *control_method_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        if (strcmp(calls[i].name, name) == 0) {
+            return &calls[i];
+        }
+    }
+    return NULL;
+}
 
 struct grpc_service control_service_table(struct control_service *service)
 {

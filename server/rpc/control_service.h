@@ -20,13 +20,17 @@ struct control_service {
     struct stream_set watchers;
 };
 
-/* A unary call: run by the control thread, which answers it. */
+/* A call: run by the control thread, which answers it. */
 struct control_method {
     const char *name;
     const ProtobufCMessageDescriptor *request;
     bool changes;
+    bool stream;                                                       /* of answers */
     void (*run)(struct control *control, struct control_call *letter); /* of a struct task */
 };
+
+/* control.c: the call of this name; NULL: there is none (Watch has a way of its own). */
+const struct control_method *control_method_find(const char *name);
 
 /* One call on its way through the control thread. The request lives as long as the exchange. */
 struct task {

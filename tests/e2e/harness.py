@@ -127,7 +127,7 @@ class Server:
             "listeners": [
                 {"address": "127.0.0.1:0", "services": ["inference", "health", "control"]},
                 {"address": "unix:" + self.socket, "services": ["control"]},
-                {"address": "127.0.0.1:0", "services": ["http"]},
+                {"address": "127.0.0.1:0", "services": ["http", "json"]},
                 {"address": "127.0.0.1:0", "services": ["metrics"]},
             ],
             "devices": {"cpu_devices": 2, "cores_per_device": 1},

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "clients/common/infer_message.h"
-#include "clients/common/json_message.h"
 #include "clients/common/tensor_value.h"
+#include "server/base/json_message.h"
 
 /* Sends the JSON inputs through an identity model: request → answer → JSON. */
 static json_t *round_trip(const char *text, struct error *error)

@@ -1,4 +1,4 @@
-#include "clients/common/json_message.h"
+#include "server/base/json_message.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -6,18 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "start_wall_ns" → "startWallNs" */
-static void name_convert(const char *name, char *text, size_t size)
+#include "server/base/json_names.h"
+
+void json_name_of(const char *field, struct json_name *ret_name)
 {
     size_t length = 0;
-    for (; *name != '\0' && length + 1 < size; name++) {
-        if (*name == '_' && name[1] >= 'a' && name[1] <= 'z') {
-            text[length++] = (char)(*++name - 'a' + 'A');
-        } else if (*name != '_') {
-            text[length++] = *name;
+    for (; *field != '\0' && length + 1 < sizeof ret_name->text; field++) {
+        if (*field == '_' && field[1] >= 'a' && field[1] <= 'z') {
+            ret_name->text[length++] = (char)(*++field - 'a' + 'A');
+        } else if (*field != '_') {
+            ret_name->text[length++] = *field;
         }
     }
-    text[length] = '\0';
+    ret_name->text[length] = '\0';
 }
 
 json_t *json_from_double(double number)
@@ -117,7 +118,7 @@ static json_t *json_from_value(const ProtobufCFieldDescriptor *field, const void
     return NULL;
 }
 
-static size_t value_size(ProtobufCType type)
+size_t json_value_size(ProtobufCType type)
 {
     switch (type) {
     case PROTOBUF_C_TYPE_INT64:
@@ -146,7 +147,7 @@ static json_t *json_from_list(const ProtobufCFieldDescriptor *field, const char 
     const char *values = *(char *const *)(base + field->offset);
     for (size_t i = 0; i < count && list != NULL; i++) {
         if (json_array_append_new(
-                list, json_from_value(field, values + i * value_size(field->type))) < 0) {
+                list, json_from_value(field, values + i * json_value_size(field->type))) < 0) {
             json_decref(list);
             list = NULL;
         }
@@ -160,16 +161,16 @@ json_t *json_from_message(const ProtobufCMessage *message)
     json_t *object = json_object();
     for (unsigned i = 0; i < message->descriptor->n_fields && object != NULL; i++) {
         const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
-        char name[128];
+        struct json_name name;
         if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0 &&
             *(const uint32_t *)(base + field->quantifier_offset) != field->id) {
             continue;
         }
-        name_convert(field->name, name, sizeof(name));
+        json_name_of(field->name, &name);
         json_t *value = field->label == PROTOBUF_C_LABEL_REPEATED
                             ? json_from_list(field, base)
                             : json_from_value(field, base + field->offset);
-        if (json_object_set_new(object, name, value) < 0) {
+        if (json_object_set_new(object, name.text, value) < 0) {
             json_decref(object);
             object = NULL;
         }
