@@ -111,8 +111,8 @@ static void release(struct core *core, struct lease *lease)
 /* Of itself, or of an endpoint on one of its devices. */
 static bool is_news(const struct core *core, const struct lease *lease)
 {
-    bool news = core_set_has(&core->lease_sets[NEWS], lease->slot);
-    for (const struct device *device = lease->first; device != NULL && !news;
+    bool news = core_lease_is_news(core, lease), some = core->endpoint_sets[NEWS].count > 0;
+    for (const struct device *device = lease->first; device != NULL && some && !news;
          device = device->next) {
         news = core_set_meets(&device->live, &core->endpoint_sets[NEWS]);
     }

@@ -102,6 +102,7 @@ static struct team *team_copy(struct cloning *cloning, const struct team *from)
     struct team *team = array_copy(cloning, from, 1, 1, sizeof *from);
     if (team != NULL) {
         team->waiting = table_make(cloning, from->waiting, from->waiting_capacity);
+        team->growing = table_make(cloning, from->growing, from->growing_capacity);
         team->grower = NULL;
     }
     return team;
@@ -244,6 +245,9 @@ static void team_link(struct core *core, struct team *team, const struct team *f
 {
     for (size_t i = 0; i < from->waiting_count; i++) {
         team->waiting[i] = lease_in(core, from->waiting[i]);
+    }
+    for (size_t i = 0; i < from->growing_count; i++) {
+        team->growing[i] = lease_in(core, from->growing[i]);
     }
 }
 

@@ -6,13 +6,6 @@
 
 #include "server/core/state.h"
 
-/* A team's own less urgent ones, or what it lent: if there is neither, nobody needs to be asked. */
-bool core_evict_is_possible(const struct core *core, const struct lease *taker)
-{
-    return (core->lent & taker->spec.kinds_mask) != 0 ||
-           taker->spec.priority > taker->team->least_urgent;
-}
-
 /* Urgencies beyond these are counted as the last ones. */
 static size_t bucket_of(int64_t urgency)
 {
@@ -20,11 +13,24 @@ static size_t bucket_of(int64_t urgency)
     return (size_t)(urgency < -half ? 0 : urgency >= half ? URGENCIES - 1 : urgency + half);
 }
 
-void core_evict_count(const struct lease *lease)
+static uint32_t revocable_of(const struct lease *lease)
 {
-    struct team *team = lease->team;
-    team->least_urgent = lease->urgency < team->least_urgent ? lease->urgency : team->least_urgent;
-    team->revocable[bucket_of(lease->urgency)] += lease->held;
+    return lease->state == CORE_LEASE_RUNNING && lease->spec.preemptible ? lease->held : 0;
+}
+
+void core_evict_count(struct lease *lease)
+{
+    uint32_t *revocable = lease->team->revocable;
+    revocable[lease->revocable_bucket] -= lease->revocable;
+    lease->revocable = revocable_of(lease);
+    lease->revocable_bucket = (uint32_t)bucket_of(lease->urgency);
+    revocable[lease->revocable_bucket] += lease->revocable;
+}
+
+bool core_evict_is_counted(const struct lease *lease)
+{
+    return lease->revocable == revocable_of(lease) &&
+           (lease->revocable == 0 || lease->revocable_bucket == bucket_of(lease->urgency));
 }
 
 uint32_t core_evict_most(const struct core *core, const struct lease *taker)

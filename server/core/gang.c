@@ -304,7 +304,7 @@ bool core_may_move_for(const struct core *core, const struct device *device,
     bool lent = within && device->lease->team != lease->team;
     return device->hold == CORE_HOLD_HELD && device->promised == NULL &&
            (lent || core_device_rested(core, device)) &&
-           core_device_moves(core, device) < core->config.moves_per_hour;
+           !core_device_moves_used_up(core, device, core->config.moves_per_hour);
 }
 
 static bool victim_before(const struct candidate *a, const struct candidate *b)
@@ -348,10 +348,30 @@ void core_candidates_sink(struct candidate *heap, size_t at, size_t count,
     heap[at] = sinking;
 }
 
-static size_t victims_gather(struct core *core)
+/* Who has a device that may go now. What was lent comes back without a rest. */
+static const struct set *givers_of(struct core *core, const struct gathering *gathering)
+{
+    struct set *givers = &core->lease_sets[LEASES_VICTIMS];
+    if (gathering->within) {
+        return &core->lease_sets[LEASES_GIVING];
+    }
+    core_set_clear(givers);
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        bool asked = (gathering->lease->spec.kinds_mask >> kind) & 1;
+        const struct set *movable = &core->device_sets[DEVICES_MOVABLE + kind];
+        for (uint32_t slot = asked ? core_set_next(movable, 0) : SLOT_NONE; slot != SLOT_NONE;
+             slot = core_set_next(movable, slot + 1)) {
+            core_set_put(givers, core->device_slots[slot]->lease->slot, true);
+        }
+    }
+    return givers;
+}
+
+static size_t victims_gather(struct core *core, const struct gathering *gathering)
 {
     size_t count = 0;
-    SET_EACH (&core->lease_sets[LEASES_GIVING], slot) {
+    const struct set *givers = givers_of(core, gathering);
+    SET_EACH (givers, slot) {
         core->candidates[count++] = candidate_of(core, core->lease_slots[slot]->first);
     }
     for (size_t at = count / 2; at-- > 0;) {
@@ -391,7 +411,7 @@ static struct device *victim_next(const struct core *core, const struct candidat
 static void pick_victims(struct core *core, struct gathering *gathering)
 {
     struct candidate *heap = core->candidates;
-    for (size_t count = victims_gather(core); gathering->wanted > 0 && count > 0;) {
+    for (size_t count = victims_gather(core, gathering); gathering->wanted > 0 && count > 0;) {
         struct device *device = victim_next(core, &heap[0], gathering);
         if (device != NULL) {
             pick_count(core, device, gathering, true);
@@ -440,12 +460,14 @@ static struct gathering gathering_of(const struct core *core, const struct lease
 }
 
 /* No more than these can be found, whatever else is asked of a device. */
-static uint32_t at_most(const struct core *core, const struct lease *lease)
+static uint32_t at_most(const struct core *core, const struct lease *lease, bool within)
 {
     uint32_t most = lease->promised;
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
         bool asked = (lease->spec.kinds_mask >> kind) & 1;
-        most += asked ? core->device_sets[DEVICES_IDLE + kind].count + core->takeable[kind] : 0;
+        uint32_t held =
+            within ? core->takeable[kind] : core->device_sets[DEVICES_MOVABLE + kind].count;
+        most += asked ? core->device_sets[DEVICES_IDLE + kind].count + held : 0;
     }
     return most;
 }
@@ -464,9 +486,9 @@ static uint32_t evict_and_pick(struct core *core, struct gathering *gathering)
 uint32_t core_gang_pick(struct core *core, struct lease *lease, bool within)
 {
     struct gathering gathering = gathering_of(core, lease, within);
-    uint32_t most = at_most(core, lease);
-    bool evicts = core_evict_is_possible(core, lease);
-    most += evicts ? core_evict_most(core, lease) : 0;
+    uint32_t most = at_most(core, lease, within);
+    uint32_t evicted_most = core_evict_most(core, lease);
+    most += evicted_most;
     if (most < gathering.wanted) {
         return gathering.wanted - most;
     }
@@ -477,5 +499,6 @@ uint32_t core_gang_pick(struct core *core, struct lease *lease, bool within)
     if (gathering.wanted > 0) {
         pick_victims(core, &gathering);
     }
-    return gathering.wanted > 0 && evicts ? evict_and_pick(core, &gathering) : gathering.wanted;
+    return gathering.wanted > 0 && evicted_most > 0 ? evict_and_pick(core, &gathering)
+                                                    : gathering.wanted;
 }

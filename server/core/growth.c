@@ -1,6 +1,8 @@
 /* growth.c: what nobody needs goes to leases that can use more. Between teams the one with the
  * lowest claim grows first, before waiting leases of teams that would have more than it; and it may
  * take what a team with more has beyond its minimums, or anything that it lent. */
+#include <string.h>
+
 #include "server/core/state.h"
 
 static bool growable(const struct core *core, const struct device *device)
@@ -43,34 +45,119 @@ static uint64_t claim_with_one(const struct core *core, const struct lease *leas
     return core_fair_claim_with(core, lease->team, UINT32_C(1) << kind, 1);
 }
 
-static bool grows_before(const struct core *core, const struct lease *a, const struct lease *b,
-                         uint32_t kind)
+/* Within a team: the most urgent, then who has least. */
+static bool grows_first(const struct lease *a, const struct lease *b)
 {
-    bool within = grows_within(core, a, kind);
-    if (a->team != b->team && within != grows_within(core, b, kind)) {
-        return within;
-    }
-    if (a->team != b->team) {
-        uint64_t left = claim_with_one(core, a, kind), right = claim_with_one(core, b, kind);
-        return left != right ? left < right : a->team->spec.team < b->team->spec.team;
-    }
     if (a->spec.priority != b->spec.priority) {
         return a->spec.priority > b->spec.priority;
     }
-    if (a->held + a->promised != b->held + b->promised) {
-        return a->held + a->promised < b->held + b->promised;
-    }
-    return a->sequence < b->sequence;
+    return a->grown != b->grown ? a->grown < b->grown : a->sequence < b->sequence;
 }
 
-/* A device without news found nobody at the last plan: only leases with news can want it now. */
-static struct lease *grower_among(const struct core *core, const struct device *device,
-                                  const struct set *leases)
+static bool grows_before(const struct core *core, const struct lease *a, const struct lease *b,
+                         uint32_t kind)
+{
+    if (a->team == b->team) {
+        return grows_first(a, b);
+    }
+    bool within = grows_within(core, a, kind);
+    if (within != grows_within(core, b, kind)) {
+        return within;
+    }
+    uint64_t left = claim_with_one(core, a, kind), right = claim_with_one(core, b, kind);
+    return left != right ? left < right : a->team->spec.team < b->team->spec.team;
+}
+
+/* ---- those that grow, each team's in their order ---- */
+
+static size_t place_of(const struct team *team, const struct lease *lease)
+{
+    size_t low = 0, high = team->growing_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (grows_first(team->growing[middle], lease)) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void growing_leave(struct lease *lease)
+{
+    struct team *team = lease->team;
+    size_t place = place_of(team, lease);
+    assert(team->growing[place] == lease);
+    team->growing_count--;
+    memmove(&team->growing[place], &team->growing[place + 1],
+            (team->growing_count - place) * sizeof(void *));
+    lease->grows = false;
+}
+
+static void growing_join(struct lease *lease)
+{
+    struct team *team = lease->team;
+    lease->grows = true;
+    lease->grown = lease->held + lease->promised;
+    size_t place = place_of(team, lease);
+    assert(team->growing_count < team->growing_capacity);
+    memmove(&team->growing[place + 1], &team->growing[place],
+            (team->growing_count - place) * sizeof(void *));
+    team->growing[place] = lease;
+    team->growing_count++;
+}
+
+void core_growth_follow(struct lease *lease)
+{
+    if (core_growth_is_followed(lease)) {
+        return;
+    }
+    if (lease->grows) {
+        growing_leave(lease);
+    }
+    if (core_lease_wants_more(lease)) {
+        growing_join(lease);
+    }
+}
+
+bool core_growth_is_followed(const struct lease *lease)
+{
+    return lease->grows == core_lease_wants_more(lease) &&
+           (!lease->grows || lease->grown == lease->held + lease->promised);
+}
+
+/* ---- whose a free device is ---- */
+
+static struct lease *grower_in(const struct core *core, const struct team *team,
+                               const struct device *device)
+{
+    for (size_t i = 0; i < team->growing_count; i++) {
+        if (can_grow_onto(core, team->growing[i], device)) {
+            return team->growing[i];
+        }
+    }
+    return NULL;
+}
+
+static struct lease *grower_among_all(const struct core *core, const struct device *device)
 {
     struct lease *best = NULL;
-    SET_EACH (leases, slot) {
+    for (size_t i = 0; i < core->team_count; i++) {
+        struct lease *lease = grower_in(core, core->teams[i], device);
+        if (lease != NULL && (best == NULL || grows_before(core, lease, best, device->kind))) {
+            best = lease;
+        }
+    }
+    return best;
+}
+
+static struct lease *grower_among_news(const struct core *core, const struct device *device)
+{
+    struct lease *best = NULL;
+    SET_EACH_IN_BOTH (&core->lease_sets[NEWS], &core->lease_sets[LEASES_GROWING], slot) {
         struct lease *lease = core->lease_slots[slot];
-        if (core_lease_wants_more(lease) && can_grow_onto(core, lease, device) &&
+        if (can_grow_onto(core, lease, device) &&
             (best == NULL || grows_before(core, lease, best, device->kind))) {
             best = lease;
         }
@@ -78,11 +165,12 @@ static struct lease *grower_among(const struct core *core, const struct device *
     return best;
 }
 
+/* A device without news found nobody at the last plan: only leases with news can want it now. */
 static struct lease *grower_for(const struct core *core, const struct device *device)
 {
     bool old = core_may_move(core) && core_set_has(&core->device_sets[DEVICES_OLD], device->slot) &&
                !core_set_has(&core->device_sets[TOUCHED], device->slot);
-    return grower_among(core, device, &core->lease_sets[old ? NEWS : LEASES_GROWING]);
+    return old ? grower_among_news(core, device) : grower_among_all(core, device);
 }
 
 /* ---- growth and waiting leases of other teams ---- */
@@ -103,10 +191,9 @@ bool core_growth_goes_first(struct core *core, const struct lease *lease)
     }
     SET_EACH (&core->device_sets[DEVICES_PICKED], slot) {
         const struct device *device = core->device_slots[slot];
-        const struct lease *grower =
-            device->promised == NULL && growable(core, device)
-                ? grower_among(core, device, &core->lease_sets[LEASES_GROWING])
-                : NULL;
+        const struct lease *grower = device->promised == NULL && growable(core, device)
+                                         ? grower_among_all(core, device)
+                                         : NULL;
         if (grower != NULL && grower->team != lease->team &&
             has_less(core, grower, device->kind, lease)) {
             return true;
@@ -324,14 +411,13 @@ static bool take_for(struct core *core, struct lease *taker, uint32_t kind)
 static void growers_find(struct core *core, uint32_t kind)
 {
     for (size_t i = 0; i < core->team_count; i++) {
-        core->teams[i]->grower = NULL;
-    }
-    SET_EACH (&core->lease_sets[LEASES_GROWING], slot) {
-        struct lease *lease = core->lease_slots[slot], **grower = &lease->team->grower;
-        if (((lease->spec.kinds_mask >> kind) & 1) && core->now_ns >= lease->retry_ns &&
-            may_grow(core, lease, kind) &&
-            (*grower == NULL || grows_before(core, lease, *grower, kind))) {
-            *grower = lease;
+        struct team *team = core->teams[i];
+        team->grower = NULL;
+        for (size_t j = 0; j < team->growing_count && team->grower == NULL; j++) {
+            struct lease *lease = team->growing[j];
+            bool may = ((lease->spec.kinds_mask >> kind) & 1) && core->now_ns >= lease->retry_ns &&
+                       may_grow(core, lease, kind);
+            team->grower = may ? lease : NULL;
         }
     }
 }

@@ -74,7 +74,7 @@ static uint32_t idle_elsewhere(const struct core *core, const struct lease *leas
 static bool may_be_moved(const struct core *core, const struct device *device)
 {
     return core_device_rested(core, device) &&
-           core_device_moves(core, device) < core->config.moves_per_hour;
+           !core_device_moves_used_up(core, device, core->config.moves_per_hour);
 }
 
 static void give_up_gang(struct core *core, struct lease *lease,

@@ -255,13 +255,13 @@ void core_device_resume(struct core *core, struct device *device, enum core_reas
 
 void core_device_resumed(struct core *core, struct device *device)
 {
+    /* Not moved again at once, but not one of the moves of the hour. */
     uint64_t rest_ns = core_rung_hold_ns(core, device->lease, device->rung, device->kind);
+    uint64_t rested_ns = core_add_u64(core->now_ns, rest_ns);
+    device->rested_ns = rested_ns > device->rested_ns ? rested_ns : device->rested_ns;
     hold_move(core, device, CORE_HOLD_HELD, device->lease);
     device->rung = CORE_RUNG_NONE;
     device->handovers++;
-    /* Not moved again at once, but not one of the moves of the hour. */
-    uint64_t rested_ns = core_add_u64(core->now_ns, rest_ns);
-    device->rested_ns = rested_ns > device->rested_ns ? rested_ns : device->rested_ns;
 }
 
 /* All devices of a lease go through this with one action. */

@@ -285,13 +285,29 @@ static void count_share(const struct team *team, const struct device *device, st
     }
 }
 
+/* Those that grow are all there, each once, in order. */
+static bool growing_is_right(const struct team *team, uint32_t grows)
+{
+    bool right = team->growing_count == grows;
+    for (size_t i = 0; i + 1 < team->growing_count && right; i++) {
+        const struct lease *lease = team->growing[i], *next = team->growing[i + 1];
+        right = lease->spec.priority > next->spec.priority ||
+                (lease->spec.priority == next->spec.priority &&
+                 (lease->grown < next->grown ||
+                  (lease->grown == next->grown && lease->sequence < next->sequence)));
+    }
+    return right;
+}
+
 static void check_team(const struct core *core, const struct team *team, struct report *report)
 {
     struct share share[CORE_KINDS_MAX] = {0};
-    uint32_t leases = 0, live = 0, waiting = 0;
+    uint32_t leases = 0, live = 0, waiting = 0, grows = 0, revocable[URGENCIES] = {0};
     for (size_t i = 0; i < core->lease_count; i++) {
         const struct lease *lease = core->leases[i];
         leases += lease->team == team;
+        grows += lease->team == team && lease->grows;
+        revocable[lease->revocable_bucket] += lease->team == team ? lease->revocable : 0;
         live += lease->team == team && lease->state != CORE_LEASE_ENDED;
         waiting += lease->team == team && lease->state == CORE_LEASE_WAITING;
     }
@@ -299,7 +315,9 @@ static void check_team(const struct core *core, const struct team *team, struct 
         count_share(team, core->devices[i], &share[core->devices[i]->kind]);
     }
     if (leases != team->leases || live != team->live || waiting != team->waiting_count ||
-        memcmp(share, team->share, sizeof share) != 0) {
+        memcmp(share, team->share, sizeof share) != 0 ||
+        memcmp(revocable, team->revocable, sizeof revocable) != 0 ||
+        !growing_is_right(team, grows)) {
         broken(report, "1: team %" PRIu64 " counts other leases or devices than it has",
                team->spec.team);
     }

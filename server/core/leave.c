@@ -43,10 +43,13 @@ static bool is_within(const struct core *core, const struct device *device, uint
 
 uint64_t core_device_leave_due_ns(const struct core *core, const struct device *device)
 {
+    if (device->reclaim_by_ns == 0) {
+        return NEVER_NS;
+    }
     const uint64_t spans_ns[] = {closing_ns(core), margin_ns(core, device),
                                  core->config.leave_lead_ns / LAST_SHARE};
     uint64_t due_ns = NEVER_NS;
-    for (size_t i = 0; i < sizeof spans_ns / sizeof *spans_ns && device->reclaim_by_ns != 0; i++) {
+    for (size_t i = 0; i < sizeof spans_ns / sizeof *spans_ns; i++) {
         uint64_t at_ns = before(device->reclaim_by_ns, spans_ns[i]);
         due_ns = core_sooner(core, due_ns, at_ns, 0);
     }

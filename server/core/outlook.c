@@ -109,10 +109,12 @@ static uint64_t surplus_milli(const struct core *core, const struct lease *lease
 static uint64_t needed_milli(const struct core *core, const struct lease *lease)
 {
     uint64_t needed = lease->spec.devices_min;
+    uint32_t position = core_queue_position(core, lease);
     for (size_t i = 0; i < core->lease_count; i++) {
         const struct lease *other = core->leases[i];
-        bool ahead = other->state == CORE_LEASE_WAITING && other->position < lease->position &&
-                     (other->spec.kinds_mask & lease->spec.kinds_mask) != 0;
+        bool ahead = other->state == CORE_LEASE_WAITING &&
+                     (other->spec.kinds_mask & lease->spec.kinds_mask) != 0 &&
+                     core_queue_position(core, other) < position;
         needed += ahead ? other->spec.devices_min : 0;
     }
     return needed * MILLI;

@@ -370,11 +370,16 @@ static bool bridge(struct core *core, struct endpoint *endpoint)
 /* What serves on borrowed devices moves to those that were taken for good in their stead. */
 static void settle_down(struct core *core, struct endpoint *endpoint)
 {
-    SET_EACH (&core->device_sets[DEVICES_KEPT], slot) {
+    const struct set *kept = &core->device_sets[DEVICES_KEPT];
+    const struct set *news =
+        core_endpoint_is_news(core, endpoint) ? kept : &core->device_sets[NEWS];
+    SET_EACH_IN_BOTH (kept, news, slot) {
         struct device *device = core->device_slots[slot];
         bool own = device->kept_for == endpoint->spec.endpoint && device->hold == CORE_HOLD_NONE;
-        uint32_t lasting = core_endpoint_serving(endpoint) - endpoint->borrowed;
-        if (own && lasting < endpoint->needed && fit_of(core, device, endpoint) == FIT_YES) {
+        if (core_endpoint_serving(endpoint) - endpoint->borrowed >= endpoint->needed) {
+            return;
+        }
+        if (own && fit_of(core, device, endpoint) == FIT_YES) {
             make_way(core, endpoint);
             core_instance_place(core, device, endpoint);
         }

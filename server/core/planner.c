@@ -27,22 +27,45 @@ static struct core_explanation hot_explanation(struct core *core, const struct d
     return explanation;
 }
 
+/* The hot ones of leases with news: all hot ones are looked at, or all of these leases', whichever
+ * are fewer. */
+static void hot_join_news(struct core *core)
+{
+    const struct set *hot = &core->device_sets[DEVICES_HOT], *leases = &core->lease_sets[NEWS];
+    uint32_t held = 0;
+    SET_EACH (leases, slot) {
+        held += core->lease_slots[slot]->held;
+    }
+    if (hot->count < held) {
+        SET_EACH (hot, slot) {
+            if (core_lease_is_news(core, core->device_slots[slot]->lease)) {
+                core_set_put(&core->device_sets[NEWS], slot, true);
+            }
+        }
+        return;
+    }
+    SET_EACH (leases, slot) {
+        for (const struct device *device = core->lease_slots[slot]->first; device != NULL;
+             device = device->next) {
+            if (core_set_has(hot, device->slot)) {
+                core_set_put(&core->device_sets[NEWS], device->slot, true);
+            }
+        }
+    }
+}
+
 /* Yielding carried the burst; a load that stays leaves training next to nothing there, and a step
  * of training would only wait for that device. */
 static void plan_sustained(struct core *core)
 {
-    SET_EACH (&core->device_sets[DEVICES_HOT], slot) {
-        if (core_lease_is_news(core, core->device_slots[slot]->lease)) {
-            core_set_put(&core->device_sets[NEWS], slot, true);
-        }
-    }
+    hot_join_news(core);
     SET_EACH (&core->device_sets[NEWS], slot) {
         struct device *device = core->device_slots[slot];
         if (!hot_victim(core, device) || !core_device_rested(core, device)) {
             continue;
         }
         struct core_explanation explanation = hot_explanation(core, device);
-        if (core_device_moves(core, device) >= core->config.moves_per_hour) {
+        if (core_device_moves_used_up(core, device, core->config.moves_per_hour)) {
             explanation.reason = CORE_REASON_RATE_BOUND;
             core_explain_advice(core, &device->advice, explanation);
         } else if (!core_may_move(core)) {
@@ -69,7 +92,7 @@ static void plan_give_back(struct core *core)
             !core_device_rested(core, device) || endpoint_lacks(core, device->kept_for)) {
             continue;
         }
-        bool bound = core_device_moves(core, device) >= core->config.moves_per_hour;
+        bool bound = core_device_moves_used_up(core, device, core->config.moves_per_hour);
         struct core_explanation explanation =
             core_explain_begin(core, bound ? CORE_WHAT_KEEP : CORE_WHAT_GIVE_BACK,
                                bound ? CORE_REASON_RATE_BOUND : CORE_REASON_LOAD_FELL, device, NULL,

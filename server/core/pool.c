@@ -63,19 +63,29 @@ static uint64_t move_at(const struct core *core, const struct device *device, ui
     return device->moves[(device->move_next + capacity - 1 - later) % capacity];
 }
 
+static bool move_is_late(const struct core *core, const struct device *device, uint32_t later)
+{
+    return core->now_ns - move_at(core, device, later) < HOUR_NS;
+}
+
 /* They are in the order of time: the number of late ones is found by halving. */
 uint32_t core_device_moves(const struct core *core, const struct device *device)
 {
     uint32_t low = 0, high = device->move_count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (core->now_ns - move_at(core, device, middle) < HOUR_NS) {
+        if (move_is_late(core, device, middle)) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
     return low;
+}
+
+bool core_device_moves_used_up(const struct core *core, const struct device *device, uint32_t bound)
+{
+    return device->move_count >= bound && move_is_late(core, device, bound - 1);
 }
 
 void core_device_count_move(struct core *core, struct device *device)
@@ -122,9 +132,9 @@ uint64_t core_device_due_ns(const struct core *core, const struct device *device
     if (device->utilisation_ppm > 0) {
         due_ns = core_sooner(core, due_ns, device->sampled_ns, core->config.sample_stale_ns);
     }
-    uint32_t moves = core_device_moves(core, device);
-    if (moves >= core->config.moves_per_hour) {
-        due_ns = core_sooner(core, due_ns, move_at(core, device, moves - 1), HOUR_NS);
+    if (core_device_moves_used_up(core, device, core->config.moves_per_hour)) {
+        uint32_t first = core_device_moves(core, device) - 1;
+        due_ns = core_sooner(core, due_ns, move_at(core, device, first), HOUR_NS);
     }
     return due_ns;
 }

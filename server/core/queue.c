@@ -6,13 +6,6 @@
 
 #include "server/core/state.h"
 
-/* At most so many devices, each with at most that memory, can be had that could not be had at the
- * last plan; and so many that are held by whoever would have to go as a whole. */
-struct supply {
-    uint32_t devices, whole;
-    uint64_t memory_bytes;
-};
-
 /* One look at all that wait. */
 struct queue_pass {
     bool within; /* of quotas: those come first */
@@ -20,7 +13,39 @@ struct queue_pass {
     uint32_t blocked;   /* kinds of which those that are left get nothing ... */
     uint32_t no_growth; /* ... and those that nothing may grow onto */
     uint32_t position;
+    uint32_t open; /* leases that are open, see below, and had no turn yet */
 };
+
+/* ---- those that are held up ---- */
+
+/* What becomes of it follows from who is ahead of it, without another look at it. */
+static bool is_open(const struct lease *lease)
+{
+    return !lease->held_up || lease->within;
+}
+
+/* With neither claims nor quotas the order of a team is the order of all. */
+static bool is_one_queue(const struct core *core)
+{
+    return core->teams_added == 0 && !core_fair_matters(core);
+}
+
+static bool is_news_left(const struct core *core)
+{
+    SET_EACH_IN_BOTH (&core->lease_sets[NEWS], &core->lease_sets[LEASES_WAITING], slot) {
+        if (core->lease_slots[slot]->planned != core->plan) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All that are left were held up at the last plan, by those that hold them up now too. */
+static bool rest_stays(const struct core *core, const struct queue_pass *pass)
+{
+    return pass->open == 0 && is_one_queue(core) && core_may_move(core) &&
+           (core->held_up & ~pass->blocked) == 0 && !is_news_left(core);
+}
 
 /* ---- within a team ---- */
 
@@ -54,6 +79,8 @@ void core_queue_join(struct core *core, struct lease *lease)
     memmove(&team->waiting[place + 1], &team->waiting[place], behind * sizeof(void *));
     team->waiting[place] = lease;
     team->waiting_count++;
+    lease->held_up = false;
+    core->waiting_open++;
 }
 
 void core_queue_leave(struct core *core, struct lease *lease)
@@ -64,9 +91,17 @@ void core_queue_leave(struct core *core, struct lease *lease)
     team->waiting_count--;
     memmove(&team->waiting[place], &team->waiting[place + 1],
             (team->waiting_count - place) * sizeof(void *));
-    lease->position = 0;
+    core->waiting_open -= is_open(lease);
     core->fair_held_count -= lease->fair_held;
     lease->fair_held = false;
+}
+
+uint32_t core_queue_position(const struct core *core, const struct lease *lease)
+{
+    if (lease->state != CORE_LEASE_WAITING) {
+        return 0;
+    }
+    return is_one_queue(core) ? (uint32_t)place_of(lease->team, lease) + 1 : lease->position;
 }
 
 /* ---- starting one ---- */
@@ -263,98 +298,7 @@ static void idle_touch(struct core *core, uint32_t kinds)
     }
 }
 
-/* ---- what there is that was not there at the last plan ---- */
-
-/* Held, and can be taken from its holder. What time alone changes about that is news then. */
-static bool may_come(const struct core *core, const struct device *device)
-{
-    return device->hold == CORE_HOLD_HELD && device->promised == NULL &&
-           (core_device_rested(core, device) || core_fair_matters(core)) &&
-           core_device_moves(core, device) < core->config.moves_per_hour;
-}
-
-/* So many devices may be taken for a waiting lease, all of them at once. */
-static uint32_t whole_of(const struct core *core, const struct lease *lease)
-{
-    bool may =
-        lease->state == CORE_LEASE_RUNNING && lease->held > 0 && lease->leaving == 0 &&
-        core_guard(core, lease, lease->held, core_rung_for_all(lease), false) == CORE_REASON_NONE;
-    for (const struct device *device = lease->first; device != NULL && may; device = device->next) {
-        may = may_come(core, device);
-    }
-    return may ? lease->held : 0;
-}
-
-/* The same beyond its minimum, one by one. */
-static uint32_t surplus_of(const struct core *core, const struct lease *lease)
-{
-    bool may = lease->surplus > 0 &&
-               core_guard(core, lease, 1, core_rung_for_one(lease), false) == CORE_REASON_NONE;
-    uint32_t come = 0;
-    for (const struct device *device = may ? lease->first : NULL;
-         device != NULL && come < lease->surplus; device = device->next) {
-        come += may_come(core, device);
-    }
-    return come;
-}
-
-static void supply_add(struct supply supply[CORE_KINDS_MAX], uint32_t kinds_mask, uint32_t devices,
-                       uint32_t whole, uint64_t memory_bytes)
-{
-    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && devices + whole > 0; kind++) {
-        if ((kinds_mask >> kind) & 1) {
-            supply[kind].devices += devices;
-            supply[kind].whole += whole;
-            supply[kind].memory_bytes =
-                memory_bytes > supply[kind].memory_bytes ? memory_bytes : supply[kind].memory_bytes;
-        }
-    }
-}
-
-static void supply_gather(struct core *core, struct supply supply[CORE_KINDS_MAX])
-{
-    struct set *givers = &core->lease_sets[LEASES_ASKED];
-    memset(supply, 0, CORE_KINDS_MAX * sizeof *supply);
-    core_set_copy(givers, &core->lease_sets[NEWS]);
-    SET_EACH (&core->device_sets[NEWS], slot) {
-        const struct device *device = core->device_slots[slot];
-        bool comes = may_come(core, device);
-        bool there = core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot) ||
-                     (comes && device->counted_takeable);
-        supply_add(supply, 1u << device->kind, there, 0, device->memory_bytes);
-        if (comes) {
-            core_set_put(givers, device->lease->slot, true); /* all of its devices, or none */
-        }
-    }
-    SET_EACH (&core->endpoint_sets[NEWS], slot) {
-        const struct endpoint *endpoint = core->endpoint_slots[slot];
-        uint32_t more =
-            endpoint->excess > endpoint->excess_seen ? endpoint->excess - endpoint->excess_seen : 0;
-        supply_add(supply, endpoint->spec.kinds_mask, more, 0, UINT64_MAX);
-    }
-    SET_EACH (givers, slot) {
-        const struct lease *lease = core->lease_slots[slot];
-        uint32_t surplus = core_lease_is_news(core, lease) ? surplus_of(core, lease) : 0;
-        supply_add(supply, lease->spec.kinds_mask, surplus, whole_of(core, lease), UINT64_MAX);
-    }
-}
-
-/* Only what an endpoint has more of than at this plan is news to the next one. */
-static void excess_seen(struct core *core)
-{
-    SET_EACH (&core->endpoint_sets[NEWS], slot) {
-        core->endpoint_slots[slot]->excess_seen = core->endpoint_slots[slot]->excess;
-    }
-}
-
-static bool supply_is_empty(const struct supply supply[CORE_KINDS_MAX])
-{
-    bool empty = true;
-    for (uint32_t kind = 0; kind < CORE_KINDS_MAX && empty; kind++) {
-        empty = supply[kind].devices == 0 && supply[kind].whole == 0;
-    }
-    return empty;
-}
+/* ---- who has news ---- */
 
 static uint32_t news_count(const struct core *core)
 {
@@ -362,32 +306,18 @@ static uint32_t news_count(const struct core *core)
            core->lease_sets[NEWS].count;
 }
 
-/* One that lacked more than that cannot have its minimum now either. */
-static bool may_reach(const struct core *core, struct lease *lease,
-                      const struct supply supply[CORE_KINDS_MAX])
-{
-    uint32_t devices = 0;
-    bool evicts = core_evict_is_possible(core, lease);
-    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
-        bool asked = (lease->spec.kinds_mask >> kind) & 1;
-        bool large = lease->spec.memory_bytes <= supply[kind].memory_bytes;
-        devices += asked && large ? supply[kind].devices + (evicts ? supply[kind].whole : 0) : 0;
-    }
-    bool may = devices > 0 && devices >= lease->lacks;
-    lease->lacks -= may ? 0 : devices;
-    return may;
-}
-
 /* As at the last plan, unless it has news, somebody has another claim, its turn is another one, or
- * there may be enough for it now (nothing is, for one to which all are promised, within its quota
- * where it can be). */
+ * there may be enough for it now (nothing is, for one that is held up, or to which all are
+ * promised, within its quota where it can be). */
 static bool has_news(const struct core *core, struct lease *lease, const struct queue_pass *pass,
                      bool held_up)
 {
+    if (core_lease_is_news(core, lease) || held_up != lease->held_up ||
+        pass->within != lease->within || !core_may_move(core) || core->fair_news) {
+        return true;
+    }
     bool whole = lease->promised == lease->spec.devices_min && !lease->beyond;
-    return core_lease_is_news(core, lease) || held_up != lease->held_up ||
-           pass->within != lease->within || !core_may_move(core) || core->fair_news ||
-           (!whole && may_reach(core, lease, pass->supply));
+    return !held_up && !whole && core_supply_reaches(core, lease, pass->supply);
 }
 
 /* ---- all of them ---- */
@@ -395,8 +325,10 @@ static bool has_news(const struct core *core, struct lease *lease, const struct 
 static void consider(struct core *core, struct lease *lease, bool within, bool held_up)
 {
     bool fair_held = lease->fair_held;
+    core->waiting_open -= is_open(lease);
     lease->held_up = held_up;
     lease->within = within;
+    core->waiting_open += is_open(lease);
     lease->reaching = false;
     lease->fair_held = false;
     if (held_up) {
@@ -414,6 +346,7 @@ static void consider(struct core *core, struct lease *lease, bool within, bool h
 static void take_turn(struct core *core, struct lease *lease, struct queue_pass *pass)
 {
     bool held_up = (lease->spec.kinds_mask & pass->blocked) != 0;
+    pass->open -= is_open(lease);
     lease->team->to_come -= lease->promised;
     lease->planned = core->plan;
     lease->position = ++pass->position;
@@ -421,7 +354,7 @@ static void take_turn(struct core *core, struct lease *lease, struct queue_pass 
         uint32_t news = news_count(core);
         consider(core, lease, pass->within, held_up);
         if (news != news_count(core)) { /* others may have what it let go of */
-            supply_gather(core, pass->supply);
+            core_supply_again(core, pass->supply);
         }
     }
     if (!held_up && !lease->reaching && must_not_be_overtaken(core, lease)) {
@@ -480,7 +413,7 @@ static void turns_take(struct core *core, struct queue_pass *pass, bool within)
 {
     size_t count = turns_begin(core, within), first = 0;
     pass->within = within;
-    while (first < count) {
+    while (first < count && !rest_stays(core, pass)) {
         struct team *team = core->turns[first];
         take_turn(core, team->waiting[team->next], pass);
         if (find_turn(core, team, within)) {
@@ -493,19 +426,11 @@ static void turns_take(struct core *core, struct queue_pass *pass, bool within)
 
 static void teams_begin(struct core *core)
 {
-    for (size_t i = 0; i < core->team_count; i++) {
+    for (size_t i = 0; i < core->team_count && core_fair_matters(core); i++) {
         struct team *team = core->teams[i];
-        team->least_urgent = INT64_MAX;
         team->to_come = 0;
-        memset(team->revocable, 0, sizeof team->revocable);
         for (size_t j = 0; j < team->waiting_count; j++) {
             team->to_come += team->waiting[j]->promised;
-        }
-    }
-    SET_EACH (&core->lease_sets[LEASES_RUNNING], slot) {
-        const struct lease *lease = core->lease_slots[slot];
-        if (lease->spec.preemptible) {
-            core_evict_count(lease);
         }
     }
 }
@@ -513,33 +438,35 @@ static void teams_begin(struct core *core)
 static void all_take_turns(struct core *core, struct queue_pass *pass)
 {
     core->plan++;
+    pass->open = core->waiting_open;
     teams_begin(core);
     if (core->teams_added > 0) {
         turns_take(core, pass, true);
     }
     turns_take(core, pass, false);
+    core->held_up = pass->blocked;
 }
 
 /* Nothing that the last plan looked at is another now. */
 static bool is_as_before(const struct core *core, const struct queue_pass *pass)
 {
-    return supply_is_empty(pass->supply) && core->lease_sets[NEWS].count == 0 && !core->fair_news &&
-           !core->usable_news && core_may_move(core);
+    return core_supply_is_empty(pass->supply) && core->lease_sets[NEWS].count == 0 &&
+           !core->fair_news && !core->usable_news && core_may_move(core);
 }
 
 void core_queue_plan(struct core *core)
 {
     struct queue_pass pass = {.position = 0};
-    supply_gather(core, pass.supply);
+    core_supply_begin(core, pass.supply);
     if (is_as_before(core, &pass)) {
-        excess_seen(core);
+        core_supply_end(core);
         return;
     }
     core->usable_news = false;
     if (core->lease_sets[LEASES_WAITING].count > 0) {
         all_take_turns(core, &pass);
     }
-    excess_seen(core);
+    core_supply_end(core);
     idle_touch(core, core->blocked & ~pass.no_growth);
     core->blocked = pass.no_growth;
 }

@@ -50,10 +50,12 @@ enum device_set {
     DEVICES_PICKED,   /* scratch of a plan for a gang */
     DEVICES_OLD,      /* scratch of growth: without news, but looked at */
     DEVICES_IDLE,     /* [kind]: usable, free, not kept, promised to nobody */
-    DEVICES_OPEN = DEVICES_IDLE + CORE_KINDS_MAX,  /* [kind]: see core_device_is_open */
-    DEVICES_ROOMY = DEVICES_OPEN + CORE_KINDS_MAX, /* [kind]: of those, with memory for some
-                                                    * endpoint, and nothing being removed */
-    DEVICE_SETS = DEVICES_ROOMY + CORE_KINDS_MAX,
+    DEVICES_OPEN = DEVICES_IDLE + CORE_KINDS_MAX,     /* [kind]: see core_device_is_open */
+    DEVICES_ROOMY = DEVICES_OPEN + CORE_KINDS_MAX,    /* [kind]: of those, with memory for some
+                                                       * endpoint, and nothing being removed */
+    DEVICES_MOVABLE = DEVICES_ROOMY + CORE_KINDS_MAX, /* [kind]: usable, held by a lease that may
+                                                       * give it now, rested, promised to nobody */
+    DEVICE_SETS = DEVICES_MOVABLE + CORE_KINDS_MAX,
 };
 
 enum lease_set {
@@ -62,7 +64,8 @@ enum lease_set {
     LEASES_GROWING, /* running, with fewer devices than they can use */
     LEASES_GIVING,  /* running, with devices that may be taken */
     LEASES_RUNNING,
-    LEASES_ASKED, /* scratch of take.c */
+    LEASES_ASKED,   /* scratch of take.c and supply.c */
+    LEASES_VICTIMS, /* scratch of gang.c */
     LEASE_SETS,
 };
 
@@ -101,6 +104,12 @@ struct group {
 struct groups {
     struct group **table; /* by id */
     size_t count, capacity;
+};
+
+/* What waiting leases were told of a held device: see supply.c. */
+struct device_offer {
+    uint32_t ways;
+    uint64_t bytes; /* in use by instances */
 };
 
 struct device {
@@ -148,7 +157,8 @@ struct device {
     /* Moves that the core chose: a ring of the last hour's times, moves_capacity long. */
     uint64_t *moves;
     uint32_t move_next, move_count;
-    uint64_t rested_ns; /* may be moved again from then on */
+    uint64_t rested_ns;                    /* may be moved again from then on */
+    struct device_offer offered, offering; /* as of the last plan of the queue; of one under way */
 
     /* Towards endpoints. */
     struct instance *instances; /* [core->slot_capacity], by the endpoint's slot */
@@ -281,15 +291,18 @@ struct team {
     uint64_t claim;                     /* when the last plan began */
     struct lease **waiting;             /* in the order of the queue */
     size_t waiting_count, waiting_capacity;
+    struct lease **growing; /* in the order in which they grow; kept by growth.c */
+    size_t growing_count, growing_capacity;
     /* Scratch of the planner. */
     size_t next;                     /* of those waiting */
-    uint32_t to_come;                /* devices promised to those from that one on */
+    uint32_t to_come;                /* devices promised to those from that one on; only while
+                                      * claims matter */
     uint64_t turn;                   /* claim without these: nobody stands in its own way */
     uint32_t picked[CORE_KINDS_MAX]; /* devices that the plan would take from it */
     struct lease *grower;            /* would grow next */
     bool advised;                    /* one of its leases, of what it could take */
-    int64_t least_urgent;            /* of its running leases that are preemptible */
-    uint32_t revocable[URGENCIES];   /* devices of these, by urgency; see evict.c */
+    uint32_t revocable[URGENCIES];   /* devices of its running leases that are preemptible, by
+                                      * urgency; kept by evict.c */
     core_sum_ns account_ns[CORE_ACCOUNT_COUNT];
 };
 
@@ -374,7 +387,7 @@ struct lease {
     uint32_t affinity[CORE_KINDS_MAX];       /* see kinds.c */
     int64_t order;                           /* in the queue of its team; higher first */
     uint64_t planned;                        /* the last plan of the queue that looked at it */
-    uint32_t position;                       /* 1: next; 0: not waiting */
+    uint32_t position;                       /* 1: next; as of a plan with several queues */
     bool reaching;                           /* the last plan set devices free for it */
     uint32_t lacks;                          /* at least so many devices, at the last plan */
     enum core_reason waits_for;              /* as told; NONE: not told */
@@ -383,10 +396,17 @@ struct lease {
     bool within;      /* its turn came as one within the quota of its team ... */
     bool beyond;      /* ... but what it reaches for is not */
     uint32_t surplus; /* devices that it may have to give; as of its last touch */
+    bool gives;       /* the same: now, one at a time */
     uint32_t picked;  /* scratch of the planner: devices that its plan would take from it */
     struct lease *evicted_next; /* the same: leases that would have to go, a list */
     uint32_t useful;            /* the same: devices that this would free */
+    uint32_t offered, offering; /* devices one by one, as of the last plan of the queue; of one
+                                 * under way: see supply.c */
     uint64_t counted;           /* devices, in core->lease_minimums */
+    bool grows;                 /* the same: is among its team's growing, as one ... */
+    uint32_t grown;             /* ... that has so many devices */
+    uint32_t revocable;         /* the same, in its team's revocable ... */
+    uint32_t revocable_bucket;  /* ... of this urgency */
     struct lease *ended_next;
     uint32_t told_held;
     enum core_lease_state told_state;
@@ -456,6 +476,8 @@ struct core {
     bool usable_news;               /* so did what is usable, since the last plan of the queue */
     uint32_t lent;                  /* kinds of which some team has more than its quota */
     uint32_t fair_held_count;       /* leases that leave their turn to growth */
+    uint32_t waiting_open;          /* see queue.c */
+    uint32_t held_up;               /* kinds of which the last plan held up those behind */
     uint32_t fixed[CORE_KINDS_MAX]; /* devices held by reservations without an end */
     uint64_t run_average_ns;        /* see outlook.c */
     uint64_t revokes_milli, revokes_since_ns;
@@ -590,6 +612,9 @@ bool core_device_usable(const struct device *device); /* for something new */
 uint64_t core_device_memory_used(const struct device *device);
 bool core_device_rested(const struct core *core, const struct device *device); /* hold time over */
 uint32_t core_device_moves(const struct core *core, const struct device *device); /* last hour */
+/* The last hour's moves are `bound` or more; of 1 to the capacity. */
+bool core_device_moves_used_up(const struct core *core, const struct device *device,
+                               uint32_t bound);
 uint32_t core_moves_capacity(const struct core *core); /* of the ring of each device */
 void core_device_count_move(struct core *core, struct device *device);
 void core_device_keep(struct core *core, struct device *device, uint64_t endpoint);
@@ -893,6 +918,24 @@ void core_queue_join(struct core *core, struct lease *lease);
 void core_queue_leave(struct core *core, struct lease *lease);
 enum core_reason core_queue_reason(const struct core *core,
                                    const struct lease *lease); /* to wait */
+/* 1: next; 0: it does not wait. */
+uint32_t core_queue_position(const struct core *core, const struct lease *lease);
+
+/* ---- supply.c: what waiting leases could have that was not there at the last plan ---- */
+
+/* At most so many devices, each with at most that memory; and so many that are held by whoever
+ * would have to go as a whole. */
+struct supply {
+    uint32_t devices, whole;
+    uint64_t memory_bytes;
+};
+void core_supply_begin(struct core *core, struct supply supply[CORE_KINDS_MAX]);
+void core_supply_again(struct core *core, struct supply supply[CORE_KINDS_MAX]); /* more is news */
+void core_supply_end(struct core *core); /* all of it has been considered */
+bool core_supply_is_empty(const struct supply supply[CORE_KINDS_MAX]);
+/* There may be enough for the lease; where there is not, what it lacks is counted down. */
+bool core_supply_reaches(const struct core *core, struct lease *lease,
+                         const struct supply supply[CORE_KINDS_MAX]);
 
 /* ---- groups.c ---- */
 int core_groups_join(struct core *core, struct device *device); /* -1: no memory */
@@ -925,8 +968,8 @@ void core_gang_unpick_endpoints(struct core *core); /* from here on removals are
 void core_gang_unpick(struct core *core);
 
 /* ---- evict.c: leases that must go as a whole ---- */
-bool core_evict_is_possible(const struct core *core, const struct lease *taker); /* at all */
-void core_evict_count(const struct lease *lease); /* a running one, at the start of a plan */
+void core_evict_count(struct lease *lease); /* after a touch: its team may have fewer, or more */
+bool core_evict_is_counted(const struct lease *lease); /* as after a touch */
 /* No more than these: what nothing but urgency and quotas forbids. */
 uint32_t core_evict_most(const struct core *core, const struct lease *taker);
 /* Chooses leases, into core->evicted, that free so many devices for the taker, and of each kind no
@@ -938,6 +981,8 @@ void core_evict_forget(struct core *core);
 
 /* ---- growth.c ---- */
 void core_growth_plan(struct core *core);
+void core_growth_follow(struct lease *lease); /* after a touch: its place among those that grow */
+bool core_growth_is_followed(const struct lease *lease); /* as after a touch */
 /* A lease of a team with a lower claim would grow onto what is picked for this one. */
 bool core_growth_goes_first(struct core *core, const struct lease *lease);
 

@@ -152,7 +152,7 @@ static bool stop_leaves_room(const struct device *device, const struct endpoint 
 static bool is_bound(const struct core *core, const struct device *device, const struct need *need)
 {
     uint32_t bound = core->config.moves_per_hour + (need->danger ? core->config.moves_extra : 0);
-    return (device->move_count >= bound && core_device_moves(core, device) >= bound) ||
+    return core_device_moves_used_up(core, device, bound) ||
            (!need->danger && !core_device_rested(core, device));
 }
 

@@ -135,6 +135,7 @@ void core_team_destroy(struct team *team)
 {
     if (team != NULL) {
         free(team->waiting);
+        free(team->growing);
         free(team);
     }
 }
@@ -181,7 +182,9 @@ enum core_reason core_team_join(struct core *core, uint64_t id, struct team **re
     }
     struct team *team = *ret_team;
     if (core_table_reserve((void ***)&team->waiting, &team->waiting_capacity, team->leases + 1) <
-        0) {
+            0 ||
+        core_table_reserve((void ***)&team->growing, &team->growing_capacity, team->leases + 1) <
+            0) {
         return CORE_REASON_NO_MEMORY;
     }
     team->leases++;

@@ -23,10 +23,18 @@ static bool device_is_roomy(const struct core *core, const struct device *device
     return device->instances_removing == 0 && used <= device->memory_bytes;
 }
 
+static bool device_is_movable(const struct core *core, const struct device *device)
+{
+    return device->hold == CORE_HOLD_HELD && device->lease->gives && device->promised == NULL &&
+           core_device_usable(device) && core_device_rested(core, device) &&
+           !core_device_moves_used_up(core, device, core->config.moves_per_hour);
+}
+
 /* In this order are the bits of a device's `sets`. */
-static const enum device_set device_sets[] = {
-    DEVICES_KEPT,   DEVICES_MOVING, DEVICES_PROMISED, DEVICES_CLEARING, DEVICES_GOING,
-    DEVICES_AILING, DEVICES_HOT,    DEVICES_IDLE,     DEVICES_OPEN,     DEVICES_ROOMY};
+static const enum device_set device_sets[] = {DEVICES_KEPT,     DEVICES_MOVING, DEVICES_PROMISED,
+                                              DEVICES_CLEARING, DEVICES_GOING,  DEVICES_AILING,
+                                              DEVICES_HOT,      DEVICES_IDLE,   DEVICES_OPEN,
+                                              DEVICES_ROOMY,    DEVICES_MOVABLE};
 
 #define DEVICE_SETS_KEPT (sizeof device_sets / sizeof *device_sets)
 
@@ -45,7 +53,8 @@ static uint32_t device_sets_of(const struct core *core, const struct device *dev
                                        hot,
                                        device_is_idle(device),
                                        open,
-                                       open && device_is_roomy(core, device)};
+                                       open && device_is_roomy(core, device),
+                                       device_is_movable(core, device)};
     uint32_t sets = 0;
     for (uint32_t i = 0; i < DEVICE_SETS_KEPT; i++) {
         sets |= (uint32_t)in[i] << i;
@@ -56,7 +65,8 @@ static uint32_t device_sets_of(const struct core *core, const struct device *dev
 /* The set of this name for the device's kind. */
 static enum device_set set_for(const struct device *device, enum device_set set)
 {
-    bool by_kind = set == DEVICES_IDLE || set == DEVICES_OPEN || set == DEVICES_ROOMY;
+    bool by_kind = set == DEVICES_IDLE || set == DEVICES_OPEN || set == DEVICES_ROOMY ||
+                   set == DEVICES_MOVABLE;
     return by_kind ? set + device->kind : set;
 }
 
@@ -136,10 +146,14 @@ void core_kept_touch(struct core *core, const struct endpoint *endpoint)
     }
 }
 
-/* Those that are promised may have to stay after all. */
-static void promised_touch(struct core *core, const struct endpoint *endpoint)
+/* Those that are promised may have to stay after all, unless all of them together can be spared. */
+static void promised_touch(struct core *core, const struct endpoint *endpoint, uint32_t excess)
 {
-    SET_EACH_IN_BOTH (&endpoint->hosts, &core->device_sets[DEVICES_PROMISED], slot) {
+    const struct set *promised = &core->device_sets[DEVICES_PROMISED];
+    if (excess >= promised->count) {
+        return;
+    }
+    SET_EACH_IN_BOTH (&endpoint->hosts, promised, slot) {
         core_device_touch(core, core->device_slots[slot]);
     }
 }
@@ -151,7 +165,7 @@ void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
     uint32_t serving = core_endpoint_serving(endpoint) - endpoint->borrowed;
     uint32_t excess = serving > endpoint->needed ? serving - endpoint->needed : 0;
     if (excess < endpoint->excess) {
-        promised_touch(core, endpoint);
+        promised_touch(core, endpoint, excess);
     }
     endpoint->excess = excess;
     if (endpoint->spare != endpoint_spare(endpoint)) {
@@ -180,6 +194,12 @@ static uint32_t lease_surplus(const struct lease *lease)
     bool gives = lease->state == CORE_LEASE_RUNNING && lease->spec.preemptible &&
                  lease->held > lease->spec.devices_min;
     return gives ? lease->held - lease->spec.devices_min : 0;
+}
+
+static bool lease_gives(const struct core *core, const struct lease *lease)
+{
+    return lease_surplus(lease) > 0 &&
+           core_guard(core, lease, 1, core_rung_for_one(lease), false) == CORE_REASON_NONE;
 }
 
 static uint64_t lease_minimum(const struct lease *lease)
@@ -219,9 +239,12 @@ void core_lease_touch(struct core *core, struct lease *lease)
     }
     core->lease_minimums += lease_minimum(lease) - lease->counted;
     lease->counted = lease_minimum(lease);
-    uint32_t former = lease->surplus;
+    core_evict_count(lease);
+    core_growth_follow(lease);
+    bool gave = lease->gives, had = lease->surplus > 0;
     lease->surplus = lease_surplus(lease);
-    if ((lease->surplus > 0) != (former > 0)) {
+    lease->gives = lease_gives(core, lease);
+    if (lease->gives != gave || (lease->surplus > 0) != had) {
         LEASE_DEVICES (lease, device) {
             core_device_touch(core, device);
         }
@@ -311,7 +334,10 @@ static const char *lease_check(const struct core *core, const struct lease *leas
             return "a set of lease";
         }
     }
-    bool right = lease->surplus == lease_surplus(lease) && lease->counted == lease_minimum(lease);
+    bool right = lease->surplus == lease_surplus(lease) &&
+                 lease->gives == lease_gives(core, lease) &&
+                 lease->counted == lease_minimum(lease) && core_evict_is_counted(lease) &&
+                 core_growth_is_followed(lease);
     return right ? NULL : "a count of lease";
 }
 
