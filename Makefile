@@ -373,9 +373,10 @@ test: deps
 
 # ---- install ----------------------------------------------------------------------------------------
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tidepool
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/tidepool $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(BINARIES) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 config/*.json config/README.md $(DESTDIR)$(PREFIX)/share/tidepool
+	sed 's#/usr/local/#$(PREFIX)/#' config/tidepool.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/tidepool.service
 
 .PHONY: deps deps-debian check-layers check-format format install
 

@@ -1,6 +1,8 @@
 /* main.c: reads the configuration, wires the parts, starts, drains, stops. Nothing else. */
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include "server/base/clock.h"
 #include "server/base/huge_pages.h"
 #include "server/base/log.h"
+#include "server/base/user.h"
 #include "server/control/config.h"
 #include "server/control/control.h"
 #include "server/device/device.h"
@@ -131,6 +134,32 @@ static int config_load(const struct arguments *arguments, struct config *config,
         result = config_override(config, arguments->model_repository, arguments->state, error);
     }
     return result < 0 ? result : config_complete(config, error);
+}
+
+/* What needs root comes before: folders of the state and of sockets are handed over. */
+static int user_settle(const struct config *config, struct error *error)
+{
+    struct user user;
+    int result = user_find(config->user, &user, error);
+    if (result == 0) {
+        result = user_give_folder(&user, config->state, error);
+    }
+    for (uint32_t i = 0; i < config->listener_count && result == 0; i++) {
+        const char *address = config->listeners[i].address;
+        char path[PATH_MAX];
+        if (strncmp(address, "unix:/", 6) == 0) {
+            snprintf(path, sizeof path, "%s", address + 5);
+            /* One that is in use, like /tmp, stays as it is: binding tells whether that does. */
+            (void)user_give_folder(&user, dirname(path), NULL);
+        }
+    }
+    if (result == 0) {
+        result = user_become(&user, error);
+    }
+    if (result == 0) {
+        log_write(LOG_INFO, "main", "user", "name=%s uid=%u", user.name, (unsigned)user.uid);
+    }
+    return result;
 }
 
 static int parts_create(struct server *server, struct error *error)
@@ -300,7 +329,10 @@ static int listen_one(struct server *server, const struct config_listener *liste
 
 static int server_start(struct server *server, struct error *error)
 {
-    int result = parts_create(server, error);
+    int result = server->config.user != NULL ? user_settle(&server->config, error) : 0;
+    if (result == 0) {
+        result = parts_create(server, error);
+    }
     if (result == 0) {
         result = services_create(server, error);
     }

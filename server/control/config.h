@@ -33,7 +33,7 @@ struct config_listener {
 
 struct config {
     json_t *file; /* as read, for config_changes; an empty object without a file */
-    char *model_repository, *state, *onnxruntime, *token_file; /* NULL: not given */
+    char *model_repository, *state, *user, *onnxruntime, *token_file; /* NULL: not given */
     struct config_listener listeners[CONFIG_LISTENERS_MAX];
     uint32_t listener_count;
     const char *http_hosts[CONFIG_HOSTS_MAX]; /* texts of `parts` */

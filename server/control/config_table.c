@@ -18,6 +18,10 @@ const struct option config_table[] = {
      .help = "Folder for what must survive: jobs, checkpoints, measurements, the Unix socket. "
              "Default: `/var/lib/tidepool` for root, else `$XDG_STATE_HOME/tidepool` or "
              "`~/.local/state/tidepool`. `--state` wins over it."},
+    {.name = "user", .kind = OPTION_TEXT, .offset = FIELD(user),
+     .help = "The user (name or number) that a server started as root becomes, before it opens "
+             "anything; its state folder is made and given to that user. A small process forked "
+             "before keeps root, to start other users' jobs. Default: it stays who it is."},
     {.name = "onnxruntime", .kind = OPTION_TEXT, .offset = FIELD(onnxruntime),
      .help = "ONNX Runtime's library. Default: `$TIDEPOOL_ONNXRUNTIME`, the one that `make deps` "
              "put beside the server, the loader's path."},

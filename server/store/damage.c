@@ -1,7 +1,6 @@
 #include "server/store/damage.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "server/base/clock.h"
+#include "server/base/folder.h"
 #include "server/base/log.h"
 
 #define NAME_MAX_BYTES (PATH_MAX + 64)
@@ -28,24 +28,6 @@ static void choose_name(const char *path, char name[NAME_MAX_BYTES])
         snprintf(wal, sizeof wal, "%s-wal", name);
         seconds++;
     } while (access(name, F_OK) == 0 || access(wal, F_OK) == 0);
-}
-
-/* The renames must not come after what is written next: a crash would mix old and new files. */
-static int sync_directory(const char *path, struct error *error)
-{
-    char copy[NAME_MAX_BYTES];
-    snprintf(copy, sizeof copy, "%s", path);
-    const char *directory = dirname(copy);
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) < 0) {
-        int number = errno;
-        if (fd >= 0) {
-            close(fd);
-        }
-        return error_set_errno(error, number, "sync '%s'", directory);
-    }
-    close(fd);
-    return 0;
 }
 
 static int move(const char *from, const char *to, struct error *error)
@@ -74,7 +56,9 @@ int damage_move_aside(const char *path, const struct error *damage, struct error
     if (result == 0) {
         snprintf(from, sizeof from, "%s-shm", path);
         unlink(from); /* an index of the log, made anew by whoever opens it */
-        result = sync_directory(path, error);
+        /* The renames must not come after what is written next: a crash would mix both. */
+        snprintf(from, sizeof from, "%s", path);
+        result = folder_sync(dirname(from), error);
     }
     if (result == 0) {
         log_write(LOG_ERROR, "store", "damaged, moved aside",

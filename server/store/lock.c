@@ -7,28 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static int make_directories(const char *directory, struct error *error)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s", directory) >= (int)sizeof path) {
-        return error_set(error, ERROR_INVALID_ARGUMENT, "state directory: the path is too long");
-    }
-    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(path, 0755) < 0 && errno != EEXIST) {
-            return error_set_errno(error, errno, "create '%s' for state directory '%s'", path,
-                                   directory);
-        }
-        *slash = '/';
-    }
-    if (mkdir(path, 0700) < 0 && errno != EEXIST) {
-        return error_set_errno(error, errno, "create state directory '%s'", directory);
-    }
-    return 0;
-}
+#include "server/base/folder.h"
 
 static int refuse_locked(int fd, const char *directory, struct error *error)
 {
@@ -66,7 +47,7 @@ int lock_note(int fd, uint64_t epoch, struct error *error)
 
 int lock_take(const char *directory, uint64_t *ret_epoch, struct error *error)
 {
-    int result = make_directories(directory, error);
+    int result = folder_make_all(directory, 0700, error);
     int fd = -1;
     char path[PATH_MAX + 8];
     if (result < 0) {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "server/base/checksum.h"
-#include "server/train/file.h"
+#include "server/base/folder.h"
 
 #define MAGIC "TIDEPOOL"
 #define VERSION 1u
@@ -171,7 +171,7 @@ int checkpoint_write(const char *directory, const struct checkpoint_head *head, 
     full.version = VERSION;
     full.head_bytes = sizeof(full);
     full.head_checksum = checksum_add(0, &full, offsetof(struct checkpoint_head, head_checksum));
-    result = directory_make(directory, 0700, error);
+    result = folder_make(directory, 0700, error);
     if (result == 0) {
         result = file_write(temporary, &full, state, error);
     }
@@ -179,7 +179,7 @@ int checkpoint_write(const char *directory, const struct checkpoint_head *head, 
         result = error_set_errno(error, errno, "put '%s' in its place", path);
     }
     if (result == 0) {
-        result = directory_sync(directory, error);
+        result = folder_sync(directory, error);
     }
     if (result < 0) {
         (void)unlink(temporary);

@@ -1,4 +1,5 @@
 #include "server/train/export.h"
+#include "server/base/folder.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #include "models/native/mlp_onnx.h"
-#include "server/train/file.h"
 
 /* One more than the highest version that is there. */
 static long long version_next(const char *directory)
@@ -53,14 +53,14 @@ static int model_write(const struct specification *specification, const float *p
 {
     struct mlp_onnx_options options = {.input_scale = (float)specification->data.scale,
                                        .softmax = specification->export.softmax};
-    int result = directory_make(directory, 0755, error);
+    int result = folder_make(directory, 0755, error);
     if (result == 0 && snprintf(ret_path, size, "%s/model.onnx", directory) >= (int)size) {
         result = error_set(error, ERROR_INVALID_ARGUMENT, "'%.200s…': path is too long", directory);
     }
     if (result == 0) {
         result = mlp_onnx_write(&specification->model, parameters, &options, ret_path, error);
     }
-    return result == 0 ? directory_sync(directory, error) : result;
+    return result == 0 ? folder_sync(directory, error) : result;
 }
 
 int export_write(const struct specification *specification, const float *parameters, char *ret_path,
@@ -74,9 +74,9 @@ int export_write(const struct specification *specification, const float *paramet
         (int)sizeof(model)) {
         return error_set(error, ERROR_INVALID_ARGUMENT, "job.export.repository: path is too long");
     }
-    result = directory_make(export->repository, 0755, error);
+    result = folder_make(export->repository, 0755, error);
     if (result == 0) {
-        result = directory_make(model, 0755, error);
+        result = folder_make(model, 0755, error);
     }
     if (result == 0 && export->config != NULL) {
         result = config_write(export->config, model, error);
@@ -87,5 +87,5 @@ int export_write(const struct specification *specification, const float *paramet
     version = version > 0 ? version : version_next(model);
     (void)snprintf(directory, sizeof(directory), "%s/%lld", model, version);
     result = model_write(specification, parameters, directory, ret_path, size, error);
-    return result == 0 ? directory_sync(model, error) : result;
+    return result == 0 ? folder_sync(model, error) : result;
 }

@@ -7,7 +7,7 @@
 
 #include "models/native/blas.h"
 #include "server/base/clock.h"
-#include "server/train/file.h"
+#include "server/base/folder.h"
 #include "server/train/trainer_internal.h"
 
 /* ---- the trainer ---- */
@@ -40,8 +40,8 @@ struct trainer *trainer_create(struct device_set *devices, const char *state_dir
     if (snprintf(trainer->state_directory, sizeof(trainer->state_directory), "%s/jobs",
                  state_directory) >= (int)sizeof(trainer->state_directory)) {
         (void)error_set(error, ERROR_INVALID_ARGUMENT, "the state directory's path is too long");
-    } else if (directory_make(state_directory, 0700, &why) == 0 &&
-               directory_make(trainer->state_directory, 0700, &why) == 0 &&
+    } else if (folder_make(state_directory, 0700, &why) == 0 &&
+               folder_make(trainer->state_directory, 0700, &why) == 0 &&
                workers_start(trainer, &why) == 0) {
         return trainer;
     } else {
