@@ -27,6 +27,11 @@ enum {
     OPTION_WHY = 1u << 8,
     OPTION_INFER = 1u << 9,
     OPTION_DRY_RUN = 1u << 10,
+    OPTION_RUN = 1u << 11,
+    OPTION_COMMAND = 1u << 12, /* the first positional begins a command of its own */
+    OPTION_LOGS = 1u << 13,
+    OPTION_SIGNAL = 1u << 14,
+    OPTION_REPORT = 1u << 15,
 };
 
 struct cli_options {
@@ -35,6 +40,12 @@ struct cli_options {
     double timeout_s, slo_ms, interval_s;
     int64_t moves;
     struct argument_range devices;
+    /* Of jobs of one's own programs. */
+    bool no_freeze, detach, follow, all, acknowledge;
+    const char *kind, *notice_signal, *time, *directory, *array, *team;
+    double notice_s, extend_s, waiting_s;
+    int64_t priority, retries, run, tail_bytes, step, checkpointed_step;
+    struct argument_list metrics;
 };
 
 struct cli {
@@ -70,8 +81,8 @@ struct command_group {
     const struct command *commands;
     size_t count;
 };
-extern const struct command_group commands_status, commands_jobs, commands_devices,
-    commands_endpoints, commands_sim;
+extern const struct command_group commands_status, commands_jobs, commands_outside,
+    commands_devices, commands_endpoints, commands_sim;
 
 uint64_t cli_timeout_ns(const struct cli *cli); /* of one call: --timeout, else 30 s */
 int cli_connect(struct cli *cli, struct error *error);
@@ -96,6 +107,8 @@ int cli_signal(struct cli *cli); /* the signal that came, 0: none */
 
 /* Shows what the change in the request would bring; an exit code. */
 int cli_dry_run(struct cli *cli, Tidepool__V1__DryRunRequest *request);
+/* The exit code of a job that is over: of a program its own, or what became of it. */
+int cli_job_exit(const Tidepool__V1__Job *job);
 /* Waits until the job is over, showing its progress on stderr; returns the exit code. */
 int cli_wait_job(struct cli *cli, const char *job);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clients/cli/cli.h"
+#include "clients/cli/commands_outside.h"
 #include "clients/common/view.h"
 #include "server/base/json_message.h"
 #include "server/base/options.h"
@@ -17,9 +17,10 @@
 
 struct job_wait {
     const char *id;
-    json_t *last;     /* the job as JSON, for --json */
-    bool json, shown; /* shown: a progress line stands on the terminal */
-    bool over;
+    json_t *last;       /* the job as JSON, for --json */
+    int exit_code;      /* of a job that is over */
+    bool json, shown;   /* shown: a progress line stands on the terminal */
+    bool over, outside; /* outside: a program of one's own */
     Tidepool__V1__JobState state;
     char reason[512];
 };
@@ -27,7 +28,7 @@ struct job_wait {
 static void progress_show(struct job_wait *wait, const Tidepool__V1__Job *job)
 {
     struct text_small loss, rate;
-    if (!isatty(STDERR_FILENO)) {
+    if (!isatty(STDERR_FILENO) || job->command != NULL) {
         return;
     }
     fprintf(stderr, "\r%s %s  step %" PRIu64 "/%" PRIu64 "  loss %s  %s steps/s\033[K", job->id,
@@ -43,6 +44,7 @@ static bool on_job_change(void *context, const Tidepool__V1__Change *change)
         strcmp(change->removed->job, wait->id) == 0) {
         wait->over = true;
         wait->state = TIDEPOOL__V1__JOB_STATE__JOB_STATE_CANCELLED;
+        wait->exit_code = EXIT_FAILED;
         snprintf(wait->reason, sizeof(wait->reason), "the server has forgotten it");
         return false;
     }
@@ -55,6 +57,8 @@ static bool on_job_change(void *context, const Tidepool__V1__Change *change)
         return true;
     }
     wait->over = true;
+    wait->outside = change->job->command != NULL;
+    wait->exit_code = cli_job_exit(change->job);
     wait->state = change->job->state;
     snprintf(wait->reason, sizeof(wait->reason), "%s", change->job->reason);
     if (wait->json) {
@@ -70,7 +74,7 @@ static int wait_report(struct cli *cli, struct job_wait *wait)
     if (cli->options.json) {
         cli_write_json(cli, wait->last != NULL ? wait->last : json_object());
         wait->last = NULL;
-    } else if (finished) {
+    } else if (finished && !wait->outside) {
         printf("%s finished\n", wait->id);
     }
     if (!finished) {
@@ -78,7 +82,7 @@ static int wait_report(struct cli *cli, struct job_wait *wait)
                 failed ? "failed" : "was cancelled", wait->reason[0] != '\0' ? ": " : "",
                 wait->reason);
     }
-    return finished ? EXIT_OK : EXIT_FAILED;
+    return wait->exit_code;
 }
 
 int cli_wait_job(struct cli *cli, const char *job)
@@ -182,6 +186,9 @@ static int submit_run(struct cli *cli)
 
 static int jobs_run(struct cli *cli)
 {
+    if (cli->argument_count == 1) {
+        return cli_story(cli);
+    }
     struct error error = {0};
     struct view view = {0};
     Tidepool__V1__ListJobsRequest request = TIDEPOOL__V1__LIST_JOBS_REQUEST__INIT;
@@ -273,7 +280,7 @@ static int wait_run(struct cli *cli)
 static const struct command commands[] = {
     {"submit", "FILE.json", "start an in-process training job", 1, 1,
      OPTION_WAIT | OPTION_REQUEST | OPTION_DRY_RUN, submit_run},
-    {"jobs", "", "training jobs and how far they are", 0, 0, OPTION_ACTIVE, jobs_run},
+    {"jobs", "[JOB]", "jobs and how far they are; of one its story", 0, 1, OPTION_ACTIVE, jobs_run},
     {"wait", "JOB", "until the job is over; the exit code tells how it went", 1, 1, 0, wait_run},
     {"pause", "JOB", "take its devices until resume; nothing is lost", 1, 1, OPTION_DRY_RUN,
      pause_run},

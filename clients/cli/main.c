@@ -46,16 +46,62 @@ static const struct argument options[] = {
      "how many of the last moves (default 20)"},
     {"output", ARGUMENT_TEXT, FIELD(output), OPTION_INFER, 0, 0, "FILE",
      "write the result there instead of stdout"},
+    {"devices", ARGUMENT_RANGE, FIELD(devices), OPTION_RUN, 1, 4096, "MIN:MAX",
+     "how many devices, for example 2 or 1:4 (default 1)"},
+    {"kind", ARGUMENT_TEXT, FIELD(kind), OPTION_RUN, 0, 0, "KIND", "of device (default: cpu)"},
+    {"priority", ARGUMENT_INT, FIELD(priority), OPTION_RUN, 0, 100, "N",
+     "higher goes first (default 0)"},
+    {"name", ARGUMENT_TEXT, FIELD(name), OPTION_RUN, 0, 0, "NAME",
+     "of the job (default: the program's)"},
+    {"notice", ARGUMENT_NUMBER, FIELD(notice_s), OPTION_RUN, 0, 3600, "SECONDS",
+     "told so long before devices are taken (default: the server's, 30)"},
+    {"signal", ARGUMENT_TEXT, FIELD(notice_signal), OPTION_RUN, 0, 0, "NAME[@SECONDS]",
+     "sent so long before that, if the program has a handler: USR1@60"},
+    {"time", ARGUMENT_TEXT, FIELD(time), OPTION_RUN, 0, 0, "TIME",
+     "of running, at most: 90, 30m, 2h (default: no bound)"},
+    {"retries", ARGUMENT_INT, FIELD(retries), OPTION_RUN, 0, 100, "N",
+     "runs again so often after a failure of its own (default 0)"},
+    {"output", ARGUMENT_TEXT, FIELD(output), OPTION_RUN, 0, 0, "FILE",
+     "the output is also appended to it, without a bound"},
+    {"directory", ARGUMENT_TEXT, FIELD(directory), OPTION_RUN, 0, 0, "FOLDER",
+     "to run in (default: this one)"},
+    {"no-freeze", ARGUMENT_FLAG, FIELD(no_freeze), OPTION_RUN, 0, 0, NULL,
+     "never stop it in place: it talks to what does not wait"},
+    {"detach", ARGUMENT_FLAG, FIELD(detach), OPTION_RUN, 0, 0, NULL,
+     "print the job's id and end; the job goes on", 'd'},
+    {"team", ARGUMENT_TEXT, FIELD(team), OPTION_RUN, 0, 0, "TEAM", NULL},
+    {"array", ARGUMENT_TEXT, FIELD(array), OPTION_RUN, 0, 0, "N", NULL},
+    {"follow", ARGUMENT_FLAG, FIELD(follow), OPTION_LOGS, 0, 0, NULL,
+     "go on until the job has ended", 'f'},
+    {"run", ARGUMENT_INT, FIELD(run), OPTION_LOGS, 1, 4e9, "N",
+     "from its Nth run on (default: the first that is kept)"},
+    {"tail", ARGUMENT_INT, FIELD(tail_bytes), OPTION_LOGS, 1, 9e15, "BYTES",
+     "only the last bytes of its last run"},
+    {"all", ARGUMENT_FLAG, FIELD(all), OPTION_SIGNAL, 0, 0, NULL,
+     "to each of its processes (default: the first one)"},
+    {"step", ARGUMENT_INT, FIELD(step), OPTION_REPORT, 0, 1e15, "N", "steps done"},
+    {"checkpointed-step", ARGUMENT_INT, FIELD(checkpointed_step), OPTION_REPORT, 0, 1e15, "N",
+     "it can go on from there (alone: --step is the same)"},
+    {"waiting", ARGUMENT_NUMBER, FIELD(waiting_s), OPTION_REPORT, 0, 1e9, "SECONDS",
+     "spent waiting for data since the last report"},
+    {"metric", ARGUMENT_LIST, FIELD(metrics), OPTION_REPORT, 0, 0, "NAME=NUMBER",
+     "for example loss=0.3; more of them"},
+    {"acknowledge", ARGUMENT_FLAG, FIELD(acknowledge), OPTION_REPORT, 0, 0, NULL,
+     "what must be kept is saved: the notice's devices may be taken now"},
+    {"extend", ARGUMENT_NUMBER, FIELD(extend_s), OPTION_REPORT, 0.001, 86400, "SECONDS",
+     "ask, once per notice, for more time"},
 };
 
-static const struct command_group *const groups[] = {
-    &commands_status, &commands_jobs, &commands_endpoints, &commands_devices, &commands_sim};
+static const struct command_group *const groups[] = {&commands_status,  &commands_outside,
+                                                     &commands_jobs,    &commands_endpoints,
+                                                     &commands_devices, &commands_sim};
 #define GROUP_COUNT (sizeof(groups) / sizeof(groups[0]))
 
 static const struct {
     const char *code, *meaning;
 } exit_codes[] = {
     {"0", "success"},
+    {"any", "run, wait: the program's own exit code"},
     {"1", "the job that was waited for failed or was cancelled"},
     {"2", "the command line is wrong"},
     {"121", "the job was preempted and will not go on by itself"},
@@ -63,19 +109,27 @@ static const struct {
     {"123", "no server could be reached, or it went away"},
     {"124", "time-out"},
     {"125", "another failure of Tidepool"},
+    {"126", "run: the program cannot be executed; 127: there is none of that name"},
     {"128+n", "ended by signal n (130: Ctrl-C, 141: the reader of the output went away)"},
 };
 
 static struct arguments arguments_shared(const char *where, uint32_t accepted)
 {
-    return (struct arguments){options, sizeof(options) / sizeof(options[0]), accepted, where};
+    return (struct arguments){.table = options,
+                              .count = sizeof(options) / sizeof(options[0]),
+                              .groups = accepted,
+                              .where = where};
 }
 
 static struct arguments arguments_of(const struct command *command)
 {
     const struct command_options *own = command->own;
-    return own == NULL ? arguments_shared(command->name, OPTION_COMMON | command->options)
-                       : (struct arguments){own->table, own->count, UINT32_MAX, command->name};
+    if (own != NULL) {
+        return (struct arguments){own->table, own->count, UINT32_MAX, command->name};
+    }
+    struct arguments shared = arguments_shared(command->name, OPTION_COMMON | command->options);
+    shared.first_ends = (command->options & OPTION_COMMAND) != 0;
+    return shared;
 }
 
 static const struct command *command_find(const char *name)
@@ -114,8 +168,10 @@ static void help_print(FILE *out)
 static void command_help_print(const struct command *command, FILE *out)
 {
     struct arguments own = arguments_of(command);
-    fprintf(out, "usage: tidepool %s %s [OPTIONS]\n%s\n\n", command->name, command->arguments,
-            command->help);
+    fprintf(out,
+            own.first_ends ? "usage: tidepool %s [OPTIONS] %s\n%s\n\n"
+                           : "usage: tidepool %s %s [OPTIONS]\n%s\n\n",
+            command->name, command->arguments, command->help);
     arguments_print(&own, out);
 }
 
@@ -171,6 +227,9 @@ static int command_run(struct cli *cli, const struct command *command, int argc,
         target = command->own->target;
         cli->options.json = false; /* its --json is its own */
     }
+    if (own.first_ends) {
+        cli->options.json = false; /* a --json behind it is another program's */
+    }
     if (arguments_parse(&own, argc, argv, target, cli->arguments, &cli->argument_count, &error) <
         0) {
         const char *text = error.text + strlen(command->name) + 2; /* it is named already */
@@ -207,7 +266,10 @@ static int output_finish(int exit_code)
 
 int main(int argc, char **argv)
 {
-    struct cli cli = {.command = "help", .signal_fd = -1};
+    struct cli cli = {
+        .command = "help",
+        .signal_fd = -1,
+        .options = {.notice_s = -1, .step = -1, .checkpointed_step = -1, .waiting_s = -1}};
     int exit_code;
     if (argc < 2) {
         help_print(stderr);

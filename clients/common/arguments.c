@@ -9,12 +9,30 @@
 
 #define ARGUMENTS_MAX 64
 
+/* One that is accepted here, else one of that name at all. */
 static const struct argument *argument_find(const struct arguments *arguments, const char *name,
                                             size_t length)
 {
+    const struct argument *found = NULL;
     for (size_t i = 0; i < arguments->count; i++) {
         const struct argument *argument = &arguments->table[i];
-        if (strlen(argument->name) == length && strncmp(argument->name, name, length) == 0) {
+        if (strlen(argument->name) != length || strncmp(argument->name, name, length) != 0) {
+            continue;
+        }
+        if ((argument->group & arguments->groups) != 0) {
+            return argument;
+        }
+        found = argument;
+    }
+    return found;
+}
+
+static const struct argument *letter_find(const struct arguments *arguments, const char *text)
+{
+    for (size_t i = 0; i < arguments->count; i++) {
+        const struct argument *argument = &arguments->table[i];
+        if (argument->letter != '\0' && text[0] == argument->letter && text[1] == '\0' &&
+            (argument->group & arguments->groups) != 0) {
             return argument;
         }
     }
@@ -28,7 +46,8 @@ static int argument_unknown(const struct arguments *arguments, const char *given
     char name[64];
     size_t count = 0;
     for (size_t i = 0; i < arguments->count && count < ARGUMENTS_MAX; i++) {
-        if (arguments->table[i].group & arguments->groups) {
+        if ((arguments->table[i].group & arguments->groups) != 0 &&
+            arguments->table[i].help != NULL) {
             names[count++] = arguments->table[i].name;
         }
     }
@@ -165,6 +184,19 @@ static int argument_read(const struct arguments *arguments, int argc, char **arg
     return result;
 }
 
+/* -f */
+static int letter_read(const struct arguments *arguments, const char *text, void *target,
+                       struct error *error)
+{
+    const struct argument *argument = letter_find(arguments, text + 1);
+    if (argument == NULL) {
+        return error_set(error, ERROR_INVALID_ARGUMENT,
+                         "%s: options begin with two dashes; '%s' does not", arguments->where,
+                         text);
+    }
+    return argument_set(arguments, argument, NULL, target, error);
+}
+
 int arguments_parse(const struct arguments *arguments, int argc, char **argv, void *target,
                     const char **positional, size_t *ret_positional_count, struct error *error)
 {
@@ -173,12 +205,14 @@ int arguments_parse(const struct arguments *arguments, int argc, char **argv, vo
     for (int i = 0; i < argc; i++) {
         if (options_over || argv[i][0] != '-' || argv[i][1] == '\0') {
             positional[count++] = argv[i];
+            options_over = options_over || arguments->first_ends;
         } else if (strcmp(argv[i], "--") == 0) {
             options_over = true;
         } else if (argv[i][1] != '-') {
-            return error_set(error, ERROR_INVALID_ARGUMENT,
-                             "%s: options begin with two dashes; '%s' does not", arguments->where,
-                             argv[i]);
+            int result = letter_read(arguments, argv[i], target, error);
+            if (result < 0) {
+                return result;
+            }
         } else {
             int result = argument_read(arguments, argc, argv, &i, target, error);
             if (result < 0) {
@@ -194,9 +228,10 @@ void arguments_print(const struct arguments *arguments, FILE *out)
 {
     for (size_t i = 0; i < arguments->count; i++) {
         const struct argument *argument = &arguments->table[i];
-        if (argument->group & arguments->groups) {
+        if ((argument->group & arguments->groups) != 0 && argument->help != NULL) {
             char left[64];
-            snprintf(left, sizeof(left), "--%s %s", argument->name,
+            snprintf(left, sizeof(left), "--%s%s%.1s %s", argument->name,
+                     argument->letter == '\0' ? "" : ", -", &argument->letter,
                      argument->value == NULL ? "" : argument->value);
             fprintf(out, "  %-24s %s\n", left, argument->help);
         }

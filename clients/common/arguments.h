@@ -1,6 +1,7 @@
 /* arguments.h: command-line options by a table, which also prints their help.
- * Forms:   --name VALUE, --name=VALUE, --flag, --list VALUE VALUE; "--" ends the options; "-" alone
- *          is no option.
+ * Forms:   --name VALUE, --name=VALUE, --flag, --list VALUE VALUE, -f for a flag that has a letter;
+ *          "--" ends the options; "-" alone is no option.
+ * Names:   two options of one name are told apart by their groups.
  * Strict:  an unknown option names the nearest known one; a value out of range names the limits.
  * Owner:   texts point into argv.
  * Thread:  plain values. */
@@ -41,7 +42,8 @@ struct argument {
     uint32_t group; /* accepted where the caller's mask has this bit */
     double minimum, maximum;
     const char *value; /* how the help calls the value; NULL for a flag */
-    const char *help;
+    const char *help;  /* NULL: read, but shown to nobody */
+    char letter;       /* of a flag: -f; 0: none */
 };
 
 struct arguments {
@@ -49,6 +51,7 @@ struct arguments {
     size_t count;
     uint32_t groups;   /* which of them are accepted here */
     const char *where; /* for messages: the command's name */
+    bool first_ends;   /* the first positional ends the options: it is a command of its own */
 };
 
 /* Reads argv[0..argc): options into `target`, the rest into `positional` (room for `argc`). */
