@@ -77,7 +77,9 @@ static int wait_report(struct cli *cli, struct job_wait *wait)
     } else if (finished && !wait->outside) {
         printf("%s finished\n", wait->id);
     }
-    if (!finished) {
+    if (!finished && wait->outside && wait->reason[0] != '\0') {
+        fprintf(stderr, "tidepool %s: job %s: %s\n", cli->command, wait->id, wait->reason);
+    } else if (!finished) {
         fprintf(stderr, "tidepool %s: job %s %s%s%s\n", cli->command, wait->id,
                 failed ? "failed" : "was cancelled", wait->reason[0] != '\0' ? ": " : "",
                 wait->reason);

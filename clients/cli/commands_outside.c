@@ -51,19 +51,15 @@ int cli_job_exit(const Tidepool__V1__Job *job)
 
 void cli_end_print(const struct cli *cli, const Tidepool__V1__Job *job)
 {
-    const char *what = job->exit_class == TIDEPOOL__V1__EXIT_CLASS__EXIT_CLASS_UNSPECIFIED
-                           ? control_job_state(job)
-                           : cli_exit_class(job);
     if (job->exit_class == TIDEPOOL__V1__EXIT_CLASS__EXIT_CLASS_COMPLETED) {
         return;
     }
-    fprintf(stderr, "tidepool %s: job %s %s", cli->command, job->id, what);
+    fprintf(stderr, "tidepool %s: job %s: %s", cli->command, job->id,
+            job->reason[0] != '\0' ? job->reason : control_job_state(job));
     if (job->exit_signal != 0) {
-        fprintf(stderr, ": signal %u (%s)", job->exit_signal, strsignal((int)job->exit_signal));
-    } else if (job->exit_class == TIDEPOOL__V1__EXIT_CLASS__EXIT_CLASS_FAILED) {
-        fprintf(stderr, ": exit code %d", job->exit_code);
+        fprintf(stderr, " (%s)", strsignal((int)job->exit_signal));
     }
-    fprintf(stderr, "%s%s\n", job->reason[0] != '\0' ? ": " : "", job->reason);
+    fprintf(stderr, "\n");
 }
 
 /* ---- logs, signal ------------------------------------------------------------------------- */

@@ -43,8 +43,12 @@ static void command_print(const Tidepool__V1__Command *command)
 
 static void state_print(const Tidepool__V1__Job *job)
 {
-    printf("%s: %s%s%s\n", job->id, control_job_state(job), job->reason[0] != '\0' ? ": " : "",
-           job->reason);
+    if (job->command != NULL && control_job_over(job) && job->reason[0] != '\0') {
+        printf("%s: %s\n", job->id, job->reason); /* it says how it ended */
+    } else {
+        printf("%s: %s%s%s\n", job->id, control_job_state(job), job->reason[0] != '\0' ? ": " : "",
+               job->reason);
+    }
     if (job->n_devices > 0) {
         printf("  %-12s", "devices");
         for (size_t i = 0; i < job->n_devices; i++) {

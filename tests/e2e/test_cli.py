@@ -19,7 +19,8 @@ COMMANDS = [
     ["status"], ["top", "--once"], ["devices"], ["endpoints"], ["jobs"], ["jobs", "--active"],
     ["why"], ["why", "thing"], ["scale"], ["hold", "off"], ["mode", "act"], ["wait", "thing-1"],
     ["cancel", "thing-1"], ["pause", "thing-1"], ["resume", "thing-1"], ["serve", "thing"],
-    ["unserve", "thing"], ["infer", "thing", "INPUT"], ["submit", "JOB"],
+    ["unserve", "thing"], ["infer", "thing", "INPUT"], ["submit", "JOB"], ["jobs", "thing-1"],
+    ["signal", "thing-1", "USR1"],
 ]
 READING = [["status"], ["top", "--once"], ["devices"], ["endpoints"], ["jobs"], ["why"], ["scale"]]
 

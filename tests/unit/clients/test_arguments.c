@@ -10,7 +10,7 @@
 
 struct target {
     bool flag;
-    const char *text;
+    const char *text, *second;
     int64_t integer;
     double number;
     struct argument_range range;
@@ -19,7 +19,9 @@ struct target {
 
 #define FIELD(member) offsetof(struct target, member)
 static const struct argument table[] = {
-    {"flag", ARGUMENT_FLAG, FIELD(flag), 1, 0, 0, NULL, "a flag"},
+    {"text", ARGUMENT_TEXT, FIELD(second), 2, 0, 0, "TEXT", "another command's of this name"},
+    {"flag", ARGUMENT_FLAG, FIELD(flag), 1, 0, 0, NULL, "a flag", 'f'},
+    {"hidden", ARGUMENT_FLAG, FIELD(flag), 1, 0, 0, NULL, NULL},
     {"text", ARGUMENT_TEXT, FIELD(text), 1, 0, 0, "TEXT", "a text"},
     {"integer", ARGUMENT_INT, FIELD(integer), 1, -5, 10, "N", "an integer"},
     {"number", ARGUMENT_NUMBER, FIELD(number), 1, 0, 1, "X", "a number"},
@@ -27,7 +29,7 @@ static const struct argument table[] = {
     {"other", ARGUMENT_FLAG, FIELD(flag), 2, 0, 0, NULL, "another command's"},
     {"list", ARGUMENT_LIST, FIELD(list), 1, 0, 0, "TEXT...", "texts"},
 };
-static const struct arguments arguments = {table, sizeof table / sizeof table[0], 1, "test"};
+static struct arguments arguments = {table, sizeof table / sizeof table[0], 1, "test", false};
 
 static int parse(struct target *target, const char **positional, size_t *ret_count,
                  struct error *error, int argc, const char *const *argv)
@@ -120,9 +122,57 @@ static void a_list_takes_values_up_to_the_next_option_and_again(void **state)
     assert_non_null(strstr(error.text, "--list wants a value"));
 }
 
+static void the_first_positional_may_begin_another_command(void **state)
+{
+    (void)state;
+    struct target target;
+    struct error error = {0};
+    const char *positional[16];
+    size_t count = 0;
+    arguments.first_ends = true;
+    assert_int_equal(PARSE("--text", "a", "python", "--flag", "-x", "--", "b"), 0);
+    arguments.first_ends = false;
+    assert_string_equal(target.text, "a");
+    assert_null(target.second); /* the other command's of that name */
+    assert_false(target.flag);
+    assert_int_equal(count, 5);
+    assert_string_equal(positional[3], "--");
+}
+
+static void a_flag_may_have_a_letter(void **state)
+{
+    (void)state;
+    struct target target;
+    struct error error = {0};
+    const char *positional[16];
+    size_t count = 0;
+    assert_int_equal(PARSE("a", "-f"), 0);
+    assert_true(target.flag);
+    assert_int_equal(count, 1);
+    assert_true(PARSE("-g") < 0);
+    assert_non_null(strstr(error.text, "'-g' does not"));
+    assert_true(PARSE("-ff") < 0);
+}
+
+static void what_is_hidden_is_read_and_not_proposed(void **state)
+{
+    (void)state;
+    struct target target;
+    struct error error = {0};
+    const char *positional[16];
+    size_t count = 0;
+    assert_int_equal(PARSE("--hidden"), 0);
+    assert_true(target.flag);
+    assert_true(PARSE("--hiden") < 0);
+    assert_null(strstr(error.text, "--hidden"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_positional_may_begin_another_command),
+        cmocka_unit_test(a_flag_may_have_a_letter),
+        cmocka_unit_test(what_is_hidden_is_read_and_not_proposed),
         cmocka_unit_test(options_and_positional_arguments_mix),
         cmocka_unit_test(what_is_wrong_is_named),
         cmocka_unit_test(a_list_takes_values_up_to_the_next_option_and_again),
