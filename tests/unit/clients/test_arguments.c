@@ -20,7 +20,7 @@ struct target {
 #define FIELD(member) offsetof(struct target, member)
 static const struct argument table[] = {
     {"text", ARGUMENT_TEXT, FIELD(second), 2, 0, 0, "TEXT", "another command's of this name"},
-    {"flag", ARGUMENT_FLAG, FIELD(flag), 1, 0, 0, NULL, "a flag", 'f'},
+    {"flag", ARGUMENT_FLAG, FIELD(flag), 1, 0, 0, NULL, "a flag", 'q'},
     {"hidden", ARGUMENT_FLAG, FIELD(flag), 1, 0, 0, NULL, NULL},
     {"text", ARGUMENT_TEXT, FIELD(text), 1, 0, 0, "TEXT", "a text"},
     {"integer", ARGUMENT_INT, FIELD(integer), 1, -5, 10, "N", "an integer"},
@@ -146,12 +146,12 @@ static void a_flag_may_have_a_letter(void **state)
     struct error error = {0};
     const char *positional[16];
     size_t count = 0;
-    assert_int_equal(PARSE("a", "-f"), 0);
+    assert_int_equal(PARSE("a", "-q"), 0);
     assert_true(target.flag);
     assert_int_equal(count, 1);
     assert_true(PARSE("-g") < 0);
     assert_non_null(strstr(error.text, "'-g' does not"));
-    assert_true(PARSE("-ff") < 0);
+    assert_true(PARSE("-qq") < 0);
 }
 
 static void what_is_hidden_is_read_and_not_proposed(void **state)
