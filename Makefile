@@ -230,9 +230,14 @@ $(OUT)/demo/digits.npy: config/demo/prepare.py
 .PHONY: run
 
 # ---- the Python package ---------------------------------------------------------------------------
-# Against a server that is played; its libraries (PyTorch and others) are played too.
-check-python:
-	@$(BOUNDED) $(VENV)/bin/python -m pytest -o faulthandler_timeout=100 tests/python $(PYTEST)
+# Against a server that is played and against the real progress socket; its libraries (PyTorch and
+# others) are played.
+check-python: $(OUT)/tests/python/peer
+	@TIDEPOOL_BUILD=$(abspath $(OUT)) $(BOUNDED) $(VENV)/bin/python -m pytest -o faulthandler_timeout=100 tests/python $(PYTEST)
+
+$(OUT)/tests/python/peer: $(call objects,tests/python/peer.c) $(call libs_of,progress)
+	@mkdir -p $(@D)
+	$(link)
 
 .PHONY: check-python
 

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Optional
 LINE_MAX = 64 << 10
 OUTBOX_MAX = 4 * LINE_MAX  # of a server that does not read
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+IDLE_MS = 500
 
 Message = Dict[str, Any]
 
@@ -21,13 +22,14 @@ class Link:
     """One daemon thread that connects, reads and connects again.
 
     ``on_connect`` is called in that thread whenever a connection is there: what it sends goes first.
-    ``on_message`` is called in that thread for each line. Both may send.
+    ``on_message`` is called in that thread for each line, ``on_idle`` twice a second when there is
+    none. All may send.
     """
 
     def __init__(self, path: str, on_connect: Callable[[], None],
-                 on_message: Callable[[Message], None]) -> None:
+                 on_message: Callable[[Message], None], on_idle: Callable[[], None]) -> None:
         self._path = path
-        self._on_connect, self._on_message = on_connect, on_message
+        self._on_connect, self._on_message, self._on_idle = on_connect, on_message, on_idle
         self._lock = threading.RLock()
         self._socket: Optional[socket.socket] = None
         self._outbox = b""
@@ -123,7 +125,8 @@ class Link:
         try:
             poll.register(connection, select.POLLIN | (select.POLLOUT if self._outbox else 0))
             poll.register(self._wake_read, select.POLLIN)
-            poll.poll()
+            if not poll.poll(IDLE_MS):
+                self._on_idle()
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
             self._flush()

@@ -13,7 +13,7 @@ from ._link import Link, Message
 from ._notice import Notice, notice_file, notice_of
 
 T = TypeVar("T")
-Callback = Callable[[], None]
+Callback = Callable[[], object]
 
 TELL_EVERY_S = 0.02  # of one rank whose steps are quicker than that; several ranks tell each step
 METRICS_EVERY_S = 0.5  # reading a number from a GPU waits for it
@@ -52,7 +52,8 @@ class Run:
         self._stands_at: Optional[int] = None  # at the end of this step; says so once it is quiet
         self._quiet = False
         self._resume: Optional[int] = None
-        self._link = Link(socket_path, self._connected, self._heard) if socket_path else None
+        self._link = (Link(socket_path, self._connected, self._heard, self.flush)
+                      if socket_path else None)
         if self._link is not None:
             self._link.start()
             _watch(self)
