@@ -123,15 +123,21 @@ static void fleet_decide(struct core *core, struct endpoint *endpoint)
     }
 }
 
-/* Endpoints came, went or changed: whoever bears now, or no longer, decides anew. */
-static void fleets_reform(struct core *core)
+static void all_decide(struct core *core)
 {
-    core_fleets_form(core);
+    core->leads_changed = false;
     for (size_t i = 0; i < core->endpoint_count; i++) {
         if (!core->endpoints[i]->removing) {
             endpoint_decide(core, core->endpoints[i]);
         }
     }
+}
+
+/* Endpoints came, went or changed: whoever bears now, or no longer, decides anew. */
+static void fleets_reform(struct core *core)
+{
+    core_fleets_form(core);
+    all_decide(core);
 }
 
 static void endpoint_feed(struct core *core, struct endpoint *endpoint, uint64_t rate_milli,
@@ -397,6 +403,9 @@ void core_demand_refresh(struct core *core)
         } else {
             endpoint_lull(core, endpoint);
         }
+    }
+    if (core->leads_changed) { /* maybe after some of its endpoints had decided */
+        all_decide(core);
     }
     SET_EACH (&core->device_sets[TOUCHED], slot) {
         core_device_refresh(core, core->device_slots[slot]);

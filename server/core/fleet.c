@@ -136,6 +136,7 @@ static void lead_set(struct core *core, struct fleet *fleet, bool lends, uint64_
     fleet->lends = lends;
     fleet->lead_ns = lead_ns;
     fleet->give_ns = give_ns;
+    core->leads_changed = core->leads_changed || !same;
     for (size_t i = 0; i < core->endpoint_count && !same; i++) {
         if ((core->endpoints[i]->spec.kinds_mask & fleet->kinds_mask) != 0) {
             core_endpoint_touch(core, core->endpoints[i]);

@@ -40,6 +40,7 @@ bool core_device_suits(const struct core *core, const struct device *device,
 {
     return core_device_usable(device) && ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
+           core_device_lasts(core, device, lease) &&
            (lease->spec.in_process || device->hot_since_ns == NEVER_NS) &&
            (core_lease_lets_serve(device, lease) || core_device_spare(core, device));
 }

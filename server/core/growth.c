@@ -30,6 +30,7 @@ static bool can_grow_onto(const struct core *core, const struct lease *lease,
            (device->promised == lease || may_grow(core, lease, device->kind)) &&
            ((lease->spec.kinds_mask >> device->kind) & 1) &&
            lease->spec.memory_bytes <= device->memory_bytes &&
+           core_device_lasts(core, device, lease) &&
            (core_lease_lets_serve(device, lease) || core_device_spare(core, device));
 }
 

@@ -5,22 +5,31 @@
 
 #define LAST_SHARE 3 /* of the lead: the end of it, in which instances that are still there go */
 
-/* How long before its end a device is asked of whoever has it: what that takes to let go (a stopped
- * one must be at work for it), to be ended by force where it does not, and a margin. */
+/* What the lease takes to let go, to be ended by force where it does not, and a margin. */
+static uint64_t lease_margin_ns(const struct core *core, const struct lease *lease)
+{
+    uint64_t span_ns = core_rung_span_ns(core, lease, core_rung_for_all(lease));
+    return core_add_u64(core_add_u64(core->config.leave_lead_ns, core->config.kill_bound_ns),
+                        span_ns);
+}
+
+/* How long before its end a device is asked of whoever has it; a stopped one must be at work for
+ * that. */
 static uint64_t margin_ns(const struct core *core, const struct device *device)
 {
     const struct lease *lease = device->lease;
-    uint64_t margin_ns = core->config.leave_lead_ns;
-    if (lease != NULL) {
-        enum core_rung rung = core_rung_for_all(lease);
-        margin_ns = core_add_u64(margin_ns, core_rung_span_ns(core, lease, rung));
-        margin_ns = core_add_u64(margin_ns, core->config.kill_bound_ns);
-    }
+    uint64_t margin_ns = lease != NULL ? lease_margin_ns(core, lease) : core->config.leave_lead_ns;
     if (core_device_stopped(device)) {
-        /* As configured: what is learned changes without this device being touched. */
-        margin_ns = core_add_u64(margin_ns, core->config.rung_prior[lease->stop_rung].give_ns);
+        uint64_t give_ns = core_rung_give_ns(core, lease, lease->stop_rung, device->kind);
+        margin_ns = core_add_u64(margin_ns, give_ns);
     }
     return margin_ns;
+}
+
+/* Before it would have to be left again, the lease can have it for as long as is of use. */
+static uint64_t lasts_ns(const struct core *core, const struct lease *lease)
+{
+    return core_add_u64(lease_margin_ns(core, lease), core->config.leave_useful_ns);
 }
 
 /* Whoever came later would have it for less than is of use. */
@@ -41,14 +50,39 @@ static bool is_within(const struct core *core, const struct device *device, uint
     return device->reclaim_by_ns != 0 && core->now_ns >= before(device->reclaim_by_ns, span_ns);
 }
 
+bool core_device_lasts(const struct core *core, const struct device *device,
+                       const struct lease *lease)
+{
+    return device->reclaim_by_ns == 0 || !is_within(core, device, lasts_ns(core, lease));
+}
+
+static bool is_leaving(const struct core *core, const struct device *device)
+{
+    return core->reconciled && (is_within(core, device, margin_ns(core, device)) ||
+                                (device->leaving && is_within(core, device, closing_ns(core))));
+}
+
+static bool is_closing(const struct core *core, const struct device *device)
+{
+    return core->reconciled &&
+           (is_leaving(core, device) || is_within(core, device, closing_ns(core)));
+}
+
+/* At once where a plan has just changed who has it. */
 uint64_t core_device_leave_due_ns(const struct core *core, const struct device *device)
 {
     if (device->reclaim_by_ns == 0) {
         return NEVER_NS;
     }
+    const struct lease *next = device->promised;
     const uint64_t spans_ns[] = {closing_ns(core), margin_ns(core, device),
-                                 core->config.leave_lead_ns / LAST_SHARE};
+                                 core->config.leave_lead_ns / LAST_SHARE,
+                                 next != NULL ? lasts_ns(core, next) : 0};
     uint64_t due_ns = NEVER_NS;
+    if (is_leaving(core, device) != device->leaving ||
+        is_closing(core, device) != device->closing) {
+        return core->now_ns;
+    }
     for (size_t i = 0; i < sizeof spans_ns / sizeof *spans_ns; i++) {
         uint64_t at_ns = before(device->reclaim_by_ns, spans_ns[i]);
         due_ns = core_sooner(core, due_ns, at_ns, 0);
@@ -77,9 +111,7 @@ static void leave(struct core *core, struct device *device)
 
 void core_device_leave_follow(struct core *core, struct device *device)
 {
-    bool within = core->reconciled && is_within(core, device, margin_ns(core, device));
-    bool closing = within || (core->reconciled && is_within(core, device, closing_ns(core)));
-    bool leaving = within || (device->leaving && closing);
+    bool closing = is_closing(core, device), leaving = is_leaving(core, device);
     if (closing == device->closing && leaving == device->leaving) {
         return;
     }

@@ -367,7 +367,22 @@ static bool bridge(struct core *core, struct endpoint *endpoint)
     return true;
 }
 
-/* What serves on borrowed devices moves to those that were taken for good in their stead. */
+/* One that is stopped for it is another one for now, one taken for good stays. */
+static bool settles_on(const struct device *device, const struct endpoint *endpoint)
+{
+    uint32_t serving = core_endpoint_serving(endpoint);
+    if (device->kept_for != endpoint->spec.endpoint) {
+        return false;
+    }
+    if (device->hold == CORE_HOLD_SUSPENDED) {
+        return serving < endpoint->needed;
+    }
+    return device->hold == CORE_HOLD_NONE && endpoint->borrowed > 0 &&
+           serving - endpoint->borrowed < endpoint->needed;
+}
+
+/* What has been stopped for it is used before more is asked for; and what serves on borrowed
+ * devices moves to those that were taken for good in their stead. */
 static void settle_down(struct core *core, struct endpoint *endpoint)
 {
     const struct set *kept = &core->device_sets[DEVICES_KEPT];
@@ -375,11 +390,10 @@ static void settle_down(struct core *core, struct endpoint *endpoint)
         core_endpoint_is_news(core, endpoint) ? kept : &core->device_sets[NEWS];
     SET_EACH_IN_BOTH (kept, news, slot) {
         struct device *device = core->device_slots[slot];
-        bool own = device->kept_for == endpoint->spec.endpoint && device->hold == CORE_HOLD_NONE;
         if (core_endpoint_serving(endpoint) - endpoint->borrowed >= endpoint->needed) {
             return;
         }
-        if (own && fit_of(core, device, endpoint) == FIT_YES) {
+        if (settles_on(device, endpoint) && fit_of(core, device, endpoint) == FIT_YES) {
             make_way(core, endpoint);
             core_instance_place(core, device, endpoint);
         }
@@ -402,7 +416,7 @@ static void lacking_follow(struct core *core, struct endpoint *endpoint, bool la
 
 static void satisfy(struct core *core, struct endpoint *endpoint)
 {
-    if (endpoint->borrowed > 0 && core_may_move(core)) {
+    if ((endpoint->borrowed > 0 || core->stops_count > 0) && core_may_move(core)) {
         settle_down(core, endpoint);
     }
     bool lacking = core_endpoint_serving(endpoint) < endpoint->needed;

@@ -117,6 +117,7 @@ void core_rung_took(struct core *core, const struct device *device, enum core_ru
     if (rung >= RUNG_FIRST && device->lease != NULL) {
         learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
         learn(&core->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
+        core_lease_touch(core, device->lease);
         core_stops_touch(core);
     }
 }
@@ -126,6 +127,7 @@ void core_rung_gave(struct core *core, const struct device *device, enum core_ru
 {
     learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
     learn(&core->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
+    core_lease_touch(core, device->lease);
     core_stops_touch(core);
 }
 

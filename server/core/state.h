@@ -502,6 +502,7 @@ struct core {
     struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
     uint64_t handover_cost_ns;             /* average of the last ones; UINT64_MAX never */
     struct fleet fleets[CORE_KINDS_MAX];   /* by the lowest of its kinds */
+    bool leads_changed;                    /* of a fleet, since its endpoints last decided */
     uint64_t demand_milli, lease_minimums; /* of all endpoints, of all leases that count */
     uint32_t scale_wanted, scale_have;
     bool scale_told;
@@ -630,6 +631,9 @@ void core_device_destroy(struct device *device);
 void core_device_leave_follow(struct core *core,
                               struct device *device); /* what its end brings now */
 uint64_t core_device_leave_due_ns(const struct core *core, const struct device *device);
+/* The lease can have it for as long as is of use before it would have to leave it. */
+bool core_device_lasts(const struct core *core, const struct device *device,
+                       const struct lease *lease);
 void core_leaving_plan(struct core *core);
 
 /* ---- health.c ---- */

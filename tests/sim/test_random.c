@@ -36,25 +36,36 @@ static void same_events_give_the_same_actions(void **state)
     assert_int_equal(hashes[0], hashes[1]);
 }
 
-/* What is not touched needs no look: looking at everything in every step changes nothing. */
+static void assert_news_are_enough(uint64_t seed)
+{
+    uint64_t hashes[2];
+    for (int whole = 0; whole < 2; whole++) {
+        struct world *world = world_create(seed, true);
+        world_rig(world)->whole = whole;
+        world_play(world, 1000);
+        world_settle(world);
+        hashes[whole] = world_hash(world);
+        world_destroy(world);
+    }
+    if (hashes[0] != hashes[1]) {
+        fail_msg("seed %" PRIu64 ": something is decided only when looked at", seed);
+    }
+}
+
+/* What is not touched needs no look: looking at everything in every step changes nothing. The first
+ * ones found something once: a stopped device that was not yet in use, one granted shortly before
+ * its provider wants it back, times of rungs and of hand-overs that became others. */
 static void looking_only_at_news_decides_what_looking_at_everything_does(void **state)
 {
+    static const uint64_t found[] = {684, 783, 1108, 1469, 1527};
     (void)state;
     uint64_t seed = setting("TIDEPOOL_SIM_SEED", 1);
     uint64_t last = seed + setting("TIDEPOOL_SIM_EVENTS", 100000) / 4000;
+    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
+        assert_news_are_enough(found[i]);
+    }
     for (; seed < last; seed++) {
-        uint64_t hashes[2];
-        for (int whole = 0; whole < 2; whole++) {
-            struct world *world = world_create(seed, true);
-            world_rig(world)->whole = whole;
-            world_play(world, 1000);
-            world_settle(world);
-            hashes[whole] = world_hash(world);
-            world_destroy(world);
-        }
-        if (hashes[0] != hashes[1]) {
-            fail_msg("seed %" PRIu64 ": something is decided only when looked at", seed);
-        }
+        assert_news_are_enough(seed);
     }
 }
 

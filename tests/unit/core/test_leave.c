@@ -162,6 +162,45 @@ static void stopped_gang_is_at_work_for_its_notice(void **state)
     assert_true(rig_device_view(rig, 1).deadline_ns <= end_ns - SECONDS(39));
 }
 
+static void gang_that_takes_long_to_go_on_goes_on_earlier(void **state)
+{
+    struct rig *rig = *state;
+    rig->release_ns = SECONDS(5);
+    add(rig, 1, 0);
+    rig_reconcile(rig);
+    rig_request(rig, rig_outside_spec(1, 1, 1, 1u << CORE_RUNG_FREEZE | 1u << CORE_RUNG_NOTICE));
+    rig_run(rig, SECONDS(100));
+    endpoint(rig, 1, 1);
+    rig_run(rig, SECONDS(5));
+    uint64_t end_ns = rig->now_ns + SECONDS(79);
+    reclaim(rig, 1, end_ns);
+    rig_send(rig,
+             (struct core_event){
+                 .kind = CORE_EVENT_RUNG_MEASURED,
+                 .rung_measured = {.lease = 1, .rung = CORE_RUNG_FREEZE, .give_ns = SECONDS(4)}});
+    run_until(rig, end_ns - SECONDS(75));
+    assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_SUSPENDED);
+    run_until(rig, end_ns - SECONDS(73));
+    assert_int_equal(rig_device_view(rig, 1).rung, CORE_RUNG_NOTICE);
+}
+
+/* Else it would be granted and asked back in turns, until the end. */
+static void device_that_a_long_notice_would_take_back_at_once_is_not_granted(void **state)
+{
+    struct rig *rig = *state;
+    struct core_lease_spec spec = rig_outside_spec(1, 1, 1, 1u << CORE_RUNG_NOTICE);
+    spec.notice_ns = SECONDS(120);
+    add(rig, 1, END_NS);
+    rig_reconcile(rig);
+    run_until(rig, END_NS - SECONDS(219)); /* margin, kill bound, notice, what is of use: 220 s */
+    rig_request(rig, spec);
+    rig_run(rig, SECONDS(1));
+    assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_WAITING);
+    reclaim(rig, 1, END_NS + SECONDS(100));
+    rig_run(rig, SECONDS(1));
+    assert_int_equal(rig_lease_view(rig, 1).devices, 1);
+}
+
 static void wish_that_comes_late_is_met_as_well_as_can_be(void **state)
 {
     struct rig *rig = *state;
@@ -207,6 +246,8 @@ int main(void)
         TEST(instance_with_nowhere_to_go_serves_until_the_last_moment),
         TEST(parked_model_goes_at_once),
         TEST(stopped_gang_is_at_work_for_its_notice),
+        TEST(gang_that_takes_long_to_go_on_goes_on_earlier),
+        TEST(device_that_a_long_notice_would_take_back_at_once_is_not_granted),
         TEST(wish_that_comes_late_is_met_as_well_as_can_be),
         TEST(device_that_stays_after_all_is_used_again),
     };
