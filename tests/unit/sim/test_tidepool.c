@@ -72,22 +72,22 @@ static void jobs_train_and_end_and_both_books_balance_by_every_rung(void **state
     static const struct {
         enum core_rung rung;
         uint64_t take_ns, give_ns;
-    } rungs[] = {{CORE_RUNG_YIELD, MS(2), 0},
-                 {CORE_RUNG_FREEZE, MS(5), MS(5)},
-                 {CORE_RUNG_PAUSE, MS(1500), SECONDS(1)},
-                 {CORE_RUNG_SWAP, SECONDS(3), SECONDS(3)},
-                 {CORE_RUNG_NOTICE, SECONDS(10), SECONDS(5)}};
+        uint64_t finished; /* after some work was late, one that takes long to come is not lent */
+    } rungs[] = {{CORE_RUNG_YIELD, MS(2), 0, 1},
+                 {CORE_RUNG_FREEZE, MS(5), MS(5), 1},
+                 {CORE_RUNG_PAUSE, MS(1500), SECONDS(1), 1},
+                 {CORE_RUNG_SWAP, SECONDS(3), SECONDS(3), 1},
+                 {CORE_RUNG_NOTICE, SECONDS(10), SECONDS(5), 0}};
     (void)state;
     for (size_t i = 0; i < sizeof rungs / sizeof rungs[0]; i++) {
         struct script script;
         init(&script, rungs[i].rung, rungs[i].take_ns, rungs[i].give_ns);
-        script.setup.late_budget = 0.3; /* four minutes of load pay for little else */
         make_load(&script, i);
         script_run(&script);
         assert_true(script.result.ledger_balanced);
         assert_true(script.result.harvest_fraction > 0);
         assert_true(script.result.harvest_fraction < script.result.idle_bound);
-        assert_int_equal(script.result.jobs_finished, 1);
+        assert_int_equal(script.result.jobs_finished, rungs[i].finished);
     }
 }
 
@@ -146,9 +146,15 @@ static void a_device_wanted_back_by_its_provider_is_left_in_time(void **state)
     script.setup.faults.reclaim_notice_ns = SECONDS(8);
     script.setup.faults.reclaim_away_ns = SECONDS(10);
     script_run(&script);
-    assert_true(script.result.reclaims >= 2);
+    /* Asked back once more at the end. Each time: 5 s to save, 3 s that nobody can use, 10 s away,
+     * 1 s to begin again; all the rest is training. */
+    double returns = (double)script.result.reclaims;
+    assert_true(returns >= 2);
     assert_float_equal(script.result.lost_work_fraction, 0, NEAR);
-    assert_true(script.result.harvest_fraction > 0);
+    assert_float_equal(script.result.account_s[CORE_ACCOUNT_HANDOVER], 5 * (returns + 1), NEAR);
+    assert_float_equal(script.result.account_s[CORE_ACCOUNT_RESTORE], returns + 1, NEAR);
+    assert_float_equal(script.result.account_s[CORE_ACCOUNT_QUARANTINED], 10 * returns, NEAR);
+    assert_true(script.result.account_s[CORE_ACCOUNT_RESERVE] <= 3 * (returns + 1));
     /* Told too late, it has nothing saved. */
     script.setup.faults.reclaim_notice_ns = SECONDS(2);
     script_run(&script);
@@ -169,7 +175,7 @@ static void whatever_breaks_the_books_balance_and_the_run_repeats(void **state)
         script.setup.faults = (struct sim_faults){.device_mtbf_ns = SECONDS(60),
                                                   .device_repair_ns = SECONDS(4),
                                                   .detect_ns = seed % 2 ? MS(700) : 0,
-                                                  .reclaim_every_ns = SECONDS(60),
+                                                  .reclaim_every_ns = SECONDS(25),
                                                   .reclaim_notice_ns = SECONDS(seed % 7),
                                                   .reclaim_away_ns = SECONDS(3),
                                                   .slow_permille = 300,
@@ -181,9 +187,11 @@ static void whatever_breaks_the_books_balance_and_the_run_repeats(void **state)
                                                   .crash_down_ns = SECONDS(1)};
         script_run(&script);
         struct sim_result first = script.result;
-        if (!first.ledger_balanced || !(first.harvest_fraction > 0)) {
-            fail_msg("seed %" PRIu64 ": balanced %d, harvest %g", seed, first.ledger_balanced,
-                     first.harvest_fraction);
+        /* Devices break more often than jobs save: one may lose all that it trained. */
+        double trained = first.harvest_fraction + first.lost_work_fraction;
+        if (!first.ledger_balanced || !(trained > 0)) {
+            fail_msg("seed %" PRIu64 ": balanced %d, trained %g", seed, first.ledger_balanced,
+                     trained);
         }
         script_run(&script);
         first.wall_s = script.result.wall_s;
