@@ -32,7 +32,7 @@ PKG_LIBS  := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 # uses_<room> is what a room may include; libraries, unit tests and check-layers all follow it.
 # `simulator` is `tidepool sim`: a room among the clients that plays traces through the core.
 # `virtual` is `tidepool sim --serve`: the server's control API over virtual devices.
-ROOMS := base core record net observe store device models serve train shim progress control rpc simulator virtual
+ROOMS := base core record net observe store device models serve train shim outside progress control rpc simulator virtual
 uses_base    :=
 uses_core    :=
 uses_record  := core base
@@ -44,11 +44,12 @@ uses_models  := base
 uses_serve   := device models observe base
 uses_train   := device models observe base
 uses_shim    := base
+uses_outside := shim base
 uses_progress := base
-uses_control := serve train device models record core store observe base
-uses_rpc     := control serve train device models net observe base proto
+uses_control := serve train outside shim progress device models record core store observe base
+uses_rpc     := control serve train outside shim progress device models net observe base proto
 uses_simulator := record core base
-uses_virtual   := simulator rpc control serve train device models record core store net observe proto base
+uses_virtual   := simulator rpc control serve train outside shim progress device models record core store net observe proto base
 dir_models    := models
 dir_simulator := clients/sim
 dir_virtual   := clients/virtual
@@ -101,7 +102,7 @@ $(GEN)/%.pb-c.c $(GEN)/%.pb-c.h: proto/%.proto
 $(call objects,$(src_rpc) $(shell find clients tests -name '*.c' 2>/dev/null) server/main.c): | $(GEN_H)
 
 # ---- binaries ----------------------------------------------------------------------------------
-SERVER_LIBS := $(foreach r,rpc control progress serve train device models record core store net observe proto base,$(call lib,$(r)))
+SERVER_LIBS := $(foreach r,rpc control serve train outside shim progress device models record core store net observe proto base,$(call lib,$(r)))
 # Each client program is its folder's main.c and the library of all other client code.
 uses_clients := simulator proto base
 dir_clients  := clients

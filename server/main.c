@@ -18,6 +18,7 @@
 #include "server/device/device.h"
 #include "server/net/grpc.h"
 #include "server/net/http.h"
+#include "server/outside/outside.h"
 #include "server/rpc/control.h"
 #include "server/rpc/external_scaler.h"
 #include "server/rpc/health.h"
@@ -25,6 +26,7 @@
 #include "server/rpc/json_api.h"
 #include "server/rpc/pages.h"
 #include "server/serve/serve.h"
+#include "server/shim/spawner.h"
 #include "server/store/store.h"
 #include "server/train/trainer.h"
 
@@ -46,6 +48,9 @@ struct server {
     struct control *control;
     struct serve *serve;
     struct trainer *trainer;
+    char state[2 * PATH_MAX]; /* the absolute path */
+    struct spawner *spawner;
+    struct outside *outside;
     struct inference_context *inference;
     struct health *health;
     struct control_service *control_service;
@@ -162,6 +167,36 @@ static int user_settle(const struct config *config, struct error *error)
     return result;
 }
 
+/* Before any thread. tidepool-shim lies beside this program. */
+static int spawner_begin(struct server *server, struct error *error)
+{
+    char program[PATH_MAX + 32], here[PATH_MAX] = "", jobs[2 * PATH_MAX + 8];
+    const char *state = server->config.state;
+    ssize_t length = readlink("/proc/self/exe", program, PATH_MAX - 1);
+    if (length < 0 || (state[0] != '/' && getcwd(here, sizeof here) == NULL)) {
+        return error_set_errno(error, errno, "find tidepool-shim beside this program");
+    }
+    program[length] = '\0';
+    (void)strcpy(strrchr(program, '/') + 1, "tidepool-shim");
+    (void)snprintf(server->state, sizeof server->state, "%s%s%s", here, here[0] != '\0' ? "/" : "",
+                   state);
+    (void)snprintf(jobs, sizeof jobs, "%s/jobs", server->state);
+    struct user user = {.uid = geteuid()};
+    int result = server->config.user != NULL ? user_find(server->config.user, &user, error) : 0;
+    struct spawner_rules rules = {.program = program, .directory = jobs, .owner = user.uid};
+    return result < 0 ? result : spawner_create(&rules, &server->spawner, error);
+}
+
+static int outside_begin(struct server *server, struct error *error)
+{
+    struct outside_options options = {.state_directory = server->state,
+                                      .spawner = server->spawner,
+                                      .notify = control_notify_outside,
+                                      .context = server->control};
+    server->outside = outside_create(&options, error);
+    return server->outside != NULL ? 0 : -(int)error->code;
+}
+
 static int parts_create(struct server *server, struct error *error)
 {
     const struct config *config = &server->config;
@@ -193,7 +228,7 @@ static int parts_create(struct server *server, struct error *error)
     }
     server->trainer = trainer_create(&server->devices, config->state, control_notify_train,
                                      server->control, error);
-    return server->trainer != NULL ? 0 : -(int)error->code;
+    return server->trainer != NULL ? outside_begin(server, error) : -(int)error->code;
 }
 
 static unsigned network_threads(const struct config *config)
@@ -329,10 +364,11 @@ static int listen_one(struct server *server, const struct config_listener *liste
 
 static int server_start(struct server *server, struct error *error)
 {
-    int result = server->config.user != NULL ? user_settle(&server->config, error) : 0;
-    if (result == 0) {
-        result = parts_create(server, error);
+    int result = spawner_begin(server, error);
+    if (result == 0 && server->config.user != NULL) {
+        result = user_settle(&server->config, error);
     }
+    result = result < 0 ? result : parts_create(server, error);
     if (result == 0) {
         result = services_create(server, error);
     }
@@ -343,7 +379,8 @@ static int server_start(struct server *server, struct error *error)
         result = store_start(server->store, error);
     }
     if (result == 0) {
-        result = control_start(server->control, server->serve, server->trainer, error);
+        struct control_rooms rooms = {server->serve, server->trainer, server->outside};
+        result = control_start(server->control, &rooms, error);
     }
     if (result == 0) {
         result = http_server_start(server->http, error);
@@ -374,6 +411,8 @@ static void server_destroy(struct server *server)
     external_scaler_destroy(server->scaler);
     health_destroy(server->health);
     inference_destroy(server->inference);
+    outside_destroy(server->outside); /* their shims and they go on */
+    spawner_destroy(server->spawner);
     trainer_destroy(server->trainer);
     serve_destroy(server->serve);
     /* The store's callbacks post to the control thread's box: it goes first. */

@@ -286,8 +286,8 @@ static int server_start(struct virtual_server *server, const struct arguments *a
         result = listen_at(server, arguments->listen[i], error);
     }
     result = result == 0 ? store_start(server->store, error) : result;
-    result = result == 0 ? control_start(server->control, server->serve, server->trainer, error)
-                         : result;
+    struct control_rooms rooms = {server->serve, server->trainer, NULL};
+    result = result == 0 ? control_start(server->control, &rooms, error) : result;
     result = result == 0 ? world_start(server->control, error) : result;
     return result == 0 ? grpc_server_start(server->grpc, error) : result;
 }

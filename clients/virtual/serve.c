@@ -144,6 +144,21 @@ void serve_device_recovered(struct serve *serve, uint32_t device)
     (void)device;
 }
 
+/* Nobody at work here keeps serving from a device. */
+void serve_device_rest(struct serve *serve, uint32_t device, bool resting)
+{
+    (void)serve;
+    (void)device;
+    (void)resting;
+}
+
+bool serve_device_quiet(struct serve *serve, uint32_t device)
+{
+    (void)serve;
+    (void)device;
+    return true;
+}
+
 /* ---- figures ---- */
 
 static enum endpoint_state state_of(const struct endpoint *endpoint, uint32_t ready)

@@ -64,8 +64,8 @@ static void apply_remove(struct control *control, const struct core_action *acti
 /* ---- leases ------------------------------------------------------------------------------------
  */
 
-static void feed_answer(struct control *control, enum core_event_kind kind, uint64_t action,
-                        uint64_t device)
+void feed_answer(struct control *control, enum core_event_kind kind, uint64_t action,
+                 uint64_t device)
 {
     struct core_event event = {.kind = kind};
     event.answer.action = action;
@@ -80,6 +80,10 @@ static void apply_grant(struct control *control, const struct core_action *actio
     uint64_t device = action->grant.device;
     struct device_entry *entry = device_of(control, device);
     struct job_entry *job = job_by_number(control, action->grant.lease, NULL);
+    if (job != NULL && job->outside != NULL) {
+        outside_granted(control, job, action);
+        return;
+    }
     if (job == NULL || job->train == NULL || entry->failed || entry->holder != 0) {
         feed_answer(control, CORE_EVENT_ACTION_FAILED, action->id, device);
         return;
@@ -97,6 +101,10 @@ static void apply_revoke(struct control *control, const struct core_action *acti
     struct device_entry *entry = device_of(control, device);
     struct job_entry *job = job_by_number(control, action->revoke.lease, NULL);
     bool holds = job != NULL && job->train != NULL && entry->holder == job->number;
+    if (job != NULL && job->outside != NULL) {
+        outside_revoked(control, job, action);
+        return;
+    }
     if (action->revoke.rung == CORE_RUNG_NONE) {
         if (holds) {
             trainer_job_device_failed(job->train, (uint32_t)device - 1);
@@ -114,6 +122,11 @@ static void apply_revoke(struct control *control, const struct core_action *acti
 /* A thread of this process cannot be killed: the device is quarantined when it stays. */
 static void apply_kill(struct control *control, const struct core_action *action)
 {
+    struct job_entry *job = job_by_number(control, action->revoke.lease, NULL);
+    if (job != NULL && job->outside != NULL) {
+        outside_killed(control, job, action);
+        return;
+    }
     log_write(LOG_ERROR, "control", "device not given back in time", "device=%s job=%llu",
               device_id(control, action->revoke.device), (unsigned long long)action->revoke.lease);
     feed_answer(control, CORE_EVENT_ACTION_FAILED, action->id, action->revoke.device);
@@ -125,6 +138,20 @@ static void apply_verify(struct control *control, const struct core_action *acti
     entry->verify_action = action->id;
     if (entry->holder == 0) {
         device_released(control, (uint32_t)action->device.device - 1);
+    }
+}
+
+/* Never of a job in this process: it yields, and has no notice. */
+static void apply_to_outside(struct control *control, const struct core_action *action)
+{
+    struct job_entry *job = job_by_number(control, action->revoke.lease, NULL);
+    if (job == NULL || job->outside == NULL) {
+        return;
+    }
+    if (action->kind == CORE_ACTION_RESUME) {
+        outside_resumed(control, job, action);
+    } else {
+        outside_extended(control, job, action);
     }
 }
 
@@ -149,8 +176,10 @@ static void apply_timer(struct control *control, const struct core_action *actio
 static void apply_quarantine(struct control *control, const struct core_action *action)
 {
     struct device_entry *entry = device_of(control, action->device.device);
-    snprintf(entry->reason.text, sizeof entry->reason.text, "%s",
-             core_reason_name(action->device.reason));
+    if (entry->reason.text[0] == '\0') { /* else who could not be verified has said more */
+        snprintf(entry->reason.text, sizeof entry->reason.text, "%s",
+                 core_reason_name(action->device.reason));
+    }
     log_write(LOG_ERROR, "core", "quarantine", "device=%s job=%llu reason=\"%s\"",
               entry->device->id, (unsigned long long)action->device.lease,
               core_reason_name(action->device.reason));
@@ -167,7 +196,8 @@ static void apply_reject(struct control *control, const struct core_action *acti
               (unsigned long long)action->reject.endpoint, (unsigned long long)action->reject.lease,
               why);
     struct job_entry *job = job_by_number(control, action->reject.lease, NULL);
-    if (job != NULL && job->in_core) {
+    bool holds = job != NULL && job->outside != NULL && job->outside->state != RUN_NONE;
+    if (job != NULL && job->in_core && !holds) {
         struct reason text;
         snprintf(text.text, sizeof text.text, "refused: %s", why);
         job->in_core = false;
@@ -206,8 +236,9 @@ void control_apply(struct control *control, const struct core_action *action)
     case CORE_ACTION_REVOKE:
         apply_revoke(control, action);
         break;
-    case CORE_ACTION_RESUME: /* never of a job in this process: it yields */
+    case CORE_ACTION_RESUME:
     case CORE_ACTION_EXTEND:
+        apply_to_outside(control, action);
         break;
     case CORE_ACTION_KILL:
         apply_kill(control, action);

@@ -26,6 +26,9 @@ void control_job_submit(struct control *control, const struct control_submission
 void control_job_cancel(struct control *control, size_t index, control_done *done, void *context);
 void control_job_pause(struct control *control, size_t index, control_done *done, void *context);
 void control_job_resume(struct control *control, size_t index, control_done *done, void *context);
+/* To an outside job's first process, or to all of them. FAILED_PRECONDITION: it does not run. */
+void control_job_signal(struct control *control, size_t index, int signal, bool all,
+                        control_done *done, void *context);
 
 struct control_serve_options {
     const char *path;                  /* of a model file, or */

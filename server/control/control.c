@@ -46,6 +46,20 @@ void control_notify_train(void *context, const struct train_event *event)
     mailbox_send(control->mailbox, &letter->letter);
 }
 
+void control_notify_outside(void *context, const struct outside_event *event)
+{
+    struct control *control = context;
+    struct outside_letter *letter = malloc(sizeof *letter);
+    if (letter == NULL) {
+        log_write(LOG_ERROR, "control", "event lost", "reason=\"no memory\" job=%llu kind=%d",
+                  (unsigned long long)event->job, (int)event->kind);
+        return;
+    }
+    letter->kind = LETTER_OUTSIDE;
+    letter->event = *event;
+    mailbox_send(control->mailbox, &letter->letter);
+}
+
 void control_post(struct control *control, struct control_call *call)
 {
     call->kind = LETTER_CALL;
@@ -66,6 +80,10 @@ static void open_letter(struct control *control, struct letter *letter)
         break;
     case LETTER_TRAIN:
         control_on_train(control, &((struct train_letter *)letter)->event);
+        free(letter);
+        break;
+    case LETTER_OUTSIDE:
+        control_on_outside(control, &((struct outside_letter *)letter)->event);
         free(letter);
         break;
     }
@@ -181,8 +199,10 @@ static int create_loop(struct control *control, struct error *error)
                                         EV_READ | EV_PERSIST, on_mail, control);
         control->tick_event = event_new(control->base, -1, EV_PERSIST, on_tick, control);
         control->core_event = event_new(control->base, -1, 0, on_core_timer, control);
+        control->quiet_event = event_new(control->base, -1, 0, on_quiet_timer, control);
     }
-    if (control->mail_event == NULL || control->tick_event == NULL || control->core_event == NULL) {
+    if (control->mail_event == NULL || control->tick_event == NULL || control->core_event == NULL ||
+        control->quiet_event == NULL) {
         return error_set(error, ERROR_RESOURCE_EXHAUSTED,
                          "start the control thread: no memory or no descriptor");
     }
@@ -250,6 +270,7 @@ static void *control_main(void *arg)
     devices_boot(control);
     settings_boot(control);
     jobs_boot(control);
+    outside_boot(control);
     serving_boot(control);
     revisions_refresh(control);
     event_base_dispatch(control->base);
@@ -259,14 +280,14 @@ static void *control_main(void *arg)
     return NULL;
 }
 
-int control_start(struct control *control, struct serve *serve, struct trainer *trainer,
-                  struct error *error)
+int control_start(struct control *control, const struct control_rooms *rooms, struct error *error)
 {
     uint64_t tick_us = clock_pace_machine_ns(&control->pace, TICK_MS * NS_PER_MS) / NS_PER_US;
     struct timeval tick = {.tv_sec = (time_t)(tick_us / 1000000),
                            .tv_usec = (suseconds_t)(tick_us % 1000000)};
-    control->serve = serve;
-    control->trainer = trainer;
+    control->serve = rooms->serve;
+    control->trainer = rooms->trainer;
+    control->outside = rooms->outside;
     control->loader = loader_create(control, error);
     if (control->loader == NULL) {
         return -ERROR_RESOURCE_EXHAUSTED;
@@ -316,6 +337,7 @@ static void drop_letters(struct control *control)
             break;
         case LETTER_SERVE:
         case LETTER_TRAIN:
+        case LETTER_OUTSIDE:
             free(letter);
             break;
         }
@@ -364,6 +386,7 @@ void control_destroy(struct control *control)
     free_event(control->mail_event);
     free_event(control->tick_event);
     free_event(control->core_event);
+    free_event(control->quiet_event);
     if (control->base != NULL) {
         event_base_free(control->base);
     }

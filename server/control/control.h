@@ -18,6 +18,7 @@
 #include "server/core/core.h"
 #include "server/core/scale.h"
 #include "server/device/device.h"
+#include "server/outside/outside.h"
 #include "server/serve/serve.h"
 #include "server/store/store.h"
 #include "server/train/trainer.h"
@@ -36,15 +37,20 @@ struct control_parts {
 struct control *control_create(const struct control_parts *parts, struct error *error);
 /* Starts the thread: adds devices, loads the model repository and what was served and trained
  * before the last stop. `serve` becomes open (ready) when the repository has been read. */
-int control_start(struct control *control, struct serve *serve, struct trainer *trainer,
-                  struct error *error);
+struct control_rooms {
+    struct serve *serve;
+    struct trainer *trainer;
+    struct outside *outside; /* NULL: no outside jobs here */
+};
+int control_start(struct control *control, const struct control_rooms *rooms, struct error *error);
 /* Ends the thread; jobs keep their state in the store and go on with the next start. */
 void control_stop(struct control *control);
 void control_destroy(struct control *control); /* NULL is fine */
 
-/* For serve_options.notify and trainer_create; `context` is the control. */
+/* For serve_options.notify, trainer_create and outside_options.notify; `context` is the control. */
 void control_notify_serve(void *context, const struct serve_event *event);
 void control_notify_train(void *context, const struct train_event *event);
+void control_notify_outside(void *context, const struct outside_event *event);
 
 /* Runs `run` on the control thread, soon. The letter is the caller's until then and must not be
  * posted again before `run` was called; `run` may free it. After control_stop nothing runs. */

@@ -62,8 +62,31 @@ void devices_boot(struct control *control)
         control_feed(control, event);
         revision_touch(control, &entry->revisions, true);
     }
-    control_feed(control, (struct core_event){.kind = CORE_EVENT_RECONCILE_DONE});
     scale_refresh(control);
+}
+
+void control_reconciled(struct control *control)
+{
+    if (control->reconciled) {
+        return;
+    }
+    control->reconciled = true;
+    control_feed(control, (struct core_event){.kind = CORE_EVENT_RECONCILE_DONE});
+    outside_reconciled(control);
+}
+
+/* While a holder that cannot yield is at work on a device, nothing serves there. */
+void devices_rest(struct control *control)
+{
+    for (uint32_t i = 0; i < control->device_count; i++) {
+        struct device_entry *entry = &control->devices[i];
+        struct core_device_view view;
+        bool resting = core_device_find(control->core, device_number(i), &view) && view.resting;
+        if (resting != entry->resting) {
+            entry->resting = resting;
+            serve_device_rest(control->serve, i, resting);
+        }
+    }
 }
 
 /* ---- failing and recovering
@@ -118,6 +141,7 @@ int control_device_recover(struct control *control, size_t index, struct error *
     }
     log_write(LOG_INFO, "device", "recovered", "device=%s", entry->device->id);
     entry->reason.text[0] = '\0';
+    entry->unsure = false;
     if (entry->failed) {
         device_set_failed(entry->device, false);
         serve_device_recovered(control->serve, (uint32_t)index);
@@ -148,6 +172,9 @@ enum control_device_state device_state(const struct control *control, uint32_t i
     }
     if (ret_view->hold == CORE_HOLD_HELD) {
         return CONTROL_DEVICE_TRAINING;
+    }
+    if (ret_view->hold == CORE_HOLD_SUSPENDED) {
+        return CONTROL_DEVICE_SUSPENDED;
     }
     if (ret_view->hold != CORE_HOLD_NONE || ret_view->promised != 0) {
         return CONTROL_DEVICE_HANDOVER;

@@ -42,8 +42,10 @@ static int put_job(struct control *control, const struct control_dry_change *cha
         event->lease.lease = job->number;
     } else {
         event->kind = CORE_EVENT_LEASE_REQUESTED;
-        event->lease_spec =
-            job_lease_spec(control, job->number, job->devices_min, job->devices_max, job->priority);
+        event->lease_spec = job->outside != NULL
+                                ? outside_job_spec(control, job)
+                                : job_lease_spec(control, job->number, job->devices_min,
+                                                 job->devices_max, job->priority);
     }
     dry->lease = resume ? job->number : 0;
     return 0;
@@ -56,6 +58,18 @@ static int put_submission(const struct control *control, const char *text, struc
     json_t *specification = options_parse_text(text, strlen(text), "job", error);
     if (specification == NULL) {
         return -1;
+    }
+    if (command_is(specification)) {
+        struct command command;
+        int read = command_read(specification, &command, error);
+        if (read == 0) {
+            dry->lease = control->job_number + 1;
+            event->kind = CORE_EVENT_LEASE_REQUESTED;
+            event->lease_spec = outside_lease_spec(control, dry->lease, &command);
+            command_fini(&command);
+        }
+        json_decref(specification);
+        return read;
     }
     int result = train_request_read(specification, &request, error);
     if (result == 0) {

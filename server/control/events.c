@@ -112,7 +112,7 @@ void device_released(struct control *control, uint32_t index)
         struct core_event event = {.kind = CORE_EVENT_RELEASE_VERIFIED};
         event.verified.action = entry->verify_action;
         event.verified.device = device_number(index);
-        event.verified.gone = true;
+        event.verified.gone = !entry->unsure;
         entry->verify_action = 0;
         control_feed(control, event);
     }

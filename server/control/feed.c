@@ -149,12 +149,14 @@ static void pump(struct control *control)
 {
     control->pumping = true;
     sample_devices(control);
-    while (control->events.count > 0) {
-        struct core_event next = queue_pop(&control->events);
-        step(control, &next);
-        /* What follows may change who holds what: up to here the time is booked as it was. */
-        sample_devices(control);
-    }
+    do {
+        while (control->events.count > 0) {
+            struct core_event next = queue_pop(&control->events);
+            step(control, &next);
+            /* What follows may change who holds what: up to here the time is booked as it was. */
+            sample_devices(control);
+        }
+    } while (outside_settle(control) || control->events.count > 0);
     control->pumping = false;
 }
 

@@ -351,6 +351,7 @@ void on_tick(evutil_socket_t fd, short what, void *arg)
             }
         }
     }
+    outside_tick(control);
     tick_timeline(control);
     trainer_reap(control->trainer);
     if (control->now_ns - control->ledger_stored_ns >= LEDGER_STORE_NS) {

@@ -8,10 +8,14 @@
 #include "server/control/state.h"
 #include "server/serve/model_config.h"
 
-/* A cancelled job that has yet to leave its devices: after a crash it has. */
+/* A cancelled job in this process that has yet to leave its devices: after a crash it has. An
+ * outside job whose last run is over. */
 static bool is_as_good_as_ended(const struct job_entry *job)
 {
-    return !job_ended(job) && job->outcome == CONTROL_JOB_CANCELLED;
+    bool left =
+        job->outside == NULL || job->outside->state == RUN_NONE || job->outside->state == RUN_ENDED;
+    return !job_ended(job) && left &&
+           (job->outcome == CONTROL_JOB_CANCELLED || (job->outside != NULL && job->outcome != 0));
 }
 
 /* States that are kept: what the job was doing is found anew after a restart. */
@@ -19,6 +23,9 @@ static const char *kept_state(const struct job_entry *job)
 {
     if (job_ended(job) || is_as_good_as_ended(job)) {
         return control_job_state_name(job_ended(job) ? job->state : job->outcome);
+    }
+    if (job->outcome == CONTROL_JOB_CANCELLED) {
+        return "cancelling"; /* an outside job: it lives until it is ended */
     }
     return job->paused ? "paused" : "active";
 }
@@ -110,6 +117,7 @@ int job_store_new(struct control *control, const struct job_entry *job, const ch
 {
     struct store_request request = {request_id, job->number, job->id, job->submitted_wall_ns};
     char *result_text = figures_print(&job->figures);
+    char *lease_text = job->outside != NULL ? outside_print(job->outside, control) : NULL;
     struct store_job row = {
         .number = job->number,
         .id = job->id,
@@ -123,10 +131,12 @@ int job_store_new(struct control *control, const struct job_entry *job, const ch
             is_as_good_as_ended(job) ? clock_pace_wall_ns(&control->pace) : job->finished_wall_ns,
         .preemptions = job->preemptions_before + job->figures.preemptions,
         .result = result_text != NULL ? result_text : "{}",
+        .lease = lease_text != NULL ? lease_text : "",
     };
     int result =
         store_add_job(control->store, &row, request_id[0] != '\0' ? &request : NULL, done, context);
     free(result_text);
+    free(lease_text);
     return result;
 }
 
@@ -226,6 +236,31 @@ static char *name_of_id(const char *id)
     return strndup(id, dash != NULL ? (size_t)(dash - id) : strlen(id));
 }
 
+/* What it holds can only be looked for when there are devices: outside_boot. */
+static int load_outside(struct control *control, struct job_entry *job, const char *lease,
+                        struct error *error)
+{
+    json_t *specification =
+        options_parse_text(job->specification, strlen(job->specification), "job", NULL);
+    struct error why = {0};
+    struct log_text text;
+    int result = specification != NULL ? outside_job_create(control, job, specification, &why)
+                                       : -(int)ERROR_DATA_LOSS;
+    json_decref(specification);
+    if (result == 0) {
+        outside_parse(job->outside, control, lease);
+        return 0;
+    }
+    log_write(LOG_ERROR, "outside", "job not restored", "job=%s reason=%s", job->id,
+              log_quote(&text, why.text));
+    if (!job_ended(job)) {
+        job->outcome = job->state = CONTROL_JOB_FAILED;
+        snprintf(job->reason.text, sizeof job->reason.text, "after a restart: %.200s", why.text);
+    }
+    (void)error;
+    return 0;
+}
+
 static int load_job(void *context, const struct store_job *row, struct error *error)
 {
     struct control *control = context;
@@ -244,6 +279,12 @@ static int load_job(void *context, const struct store_job *row, struct error *er
     job->preemptions_before = row->preemptions;
     snprintf(job->reason.text, sizeof job->reason.text, "%s", job_ended(job) ? row->reason : "");
     figures_parse(row->result, &job->figures);
+    if (strcmp(row->state, "cancelling") == 0) {
+        job->outcome = CONTROL_JOB_CANCELLED;
+    }
+    if (row->lease[0] != '\0') {
+        return load_outside(control, job, row->lease, error);
+    }
     return 0;
 }
 
@@ -287,7 +328,7 @@ void jobs_boot(struct control *control)
     uint64_t last = trainer_last_number(control->trainer);
     control->job_number = last > control->job_number ? last : control->job_number;
     for (size_t i = 0; i < control->job_count; i++) {
-        if (!job_ended(control->jobs[i])) {
+        if (!job_ended(control->jobs[i]) && control->jobs[i]->outside == NULL) {
             restore(control, control->jobs[i]);
         }
     }

@@ -13,7 +13,7 @@ struct job_entry *job_by_number(const struct control *control, uint64_t number, 
 {
     size_t low = 0;
     size_t high = control->job_count;
-    while (low < high) { /* numbers only grow */
+    while (low < high) { /* in the order of their numbers */
         size_t middle = low + (high - low) / 2;
         if (control->jobs[middle]->number < number) {
             low = middle + 1;
@@ -46,7 +46,11 @@ struct job_entry *job_add(struct control *control, uint64_t number)
         job->number = number;
         job->figures.loss_first = job->figures.loss_last = __builtin_nan("");
         job->figures.held_out_loss = job->figures.held_out_accuracy = __builtin_nan("");
-        control->jobs[control->job_count++] = job;
+        size_t at = control->job_count++;
+        for (; at > 0 && control->jobs[at - 1]->number > number; at--) {
+            control->jobs[at] = control->jobs[at - 1]; /* one that is rebuilt from its shim */
+        }
+        control->jobs[at] = job;
         revision_touch(control, &job->revisions, true);
     }
     return job;
@@ -63,6 +67,7 @@ void job_destroy(struct job_entry *job)
         free(job->id);
         free(job->name);
         free(job->specification);
+        outside_job_destroy(job->outside);
         free(job);
     }
 }
@@ -71,6 +76,7 @@ static void job_forget(struct control *control, struct job_entry *job)
 {
     size_t index = 0;
     revision_removed(control, true, job->id != NULL ? job->id : "");
+    control->outside_count -= job->outside != NULL ? 1 : 0;
     if (job_by_number(control, job->number, &index) == job) {
         memmove(&control->jobs[index], &control->jobs[index + 1],
                 (--control->job_count - index) * sizeof control->jobs[0]);
@@ -84,7 +90,7 @@ bool job_ended(const struct job_entry *job)
            job->state == CONTROL_JOB_CANCELLED;
 }
 
-static void job_move(struct control *control, struct job_entry *job, enum control_job_state state)
+void job_move(struct control *control, struct job_entry *job, enum control_job_state state)
 {
     if (job->state != state) {
         job->state = state;
@@ -108,7 +114,8 @@ static void forget_oldest_ended(struct control *control)
         return;
     }
     for (size_t i = 0; i < control->job_count; i++) {
-        if (job_ended(control->jobs[i])) {
+        const struct outside_job *outside = control->jobs[i]->outside;
+        if (job_ended(control->jobs[i]) && (outside == NULL || outside->state == RUN_NONE)) {
             job_forget(control, control->jobs[i]);
             return;
         }
@@ -118,7 +125,7 @@ static void forget_oldest_ended(struct control *control)
 /* ---- towards the core
  * ------------------------------------------------------------------------------ */
 
-static void feed_lease(struct control *control, enum core_event_kind kind, uint64_t lease)
+void feed_lease(struct control *control, enum core_event_kind kind, uint64_t lease)
 {
     struct core_event event = {.kind = kind};
     event.lease.lease = lease;
@@ -139,14 +146,15 @@ struct core_lease_spec job_lease_spec(const struct control *control, uint64_t nu
     };
 }
 
-static void request_lease(struct control *control, struct job_entry *job)
+void job_request_lease(struct control *control, struct job_entry *job)
 {
     struct core_event event = {.kind = CORE_EVENT_LEASE_REQUESTED};
     if (!job->committed || !job->ready || job->paused || job->in_core || job->outcome != 0) {
         return;
     }
-    event.lease_spec =
-        job_lease_spec(control, job->number, job->devices_min, job->devices_max, job->priority);
+    event.lease_spec = job->outside != NULL ? outside_job_spec(control, job)
+                                            : job_lease_spec(control, job->number, job->devices_min,
+                                                             job->devices_max, job->priority);
     job->in_core = true;
     job_move(control, job, CONTROL_JOB_WAITING);
     control_feed(control, event);
@@ -159,18 +167,20 @@ void job_became_ready(struct control *control, struct job_entry *job)
     if (job->paused) {
         job_move(control, job, CONTROL_JOB_PAUSED);
     }
-    request_lease(control, job);
+    job_request_lease(control, job);
 }
 
 /* ---- the end
  * ---------------------------------------------------------------------------------------- */
 
-static void job_finalize(struct control *control, struct job_entry *job)
+void job_finalize(struct control *control, struct job_entry *job)
 {
     struct log_text text;
     job_refresh_figures(job);
-    trainer_job_destroy(job->train);
-    job->train = NULL;
+    if (job->train != NULL) {
+        trainer_job_destroy(job->train);
+        job->train = NULL;
+    }
     job->figures.devices_held = 0;
     job->figures.steps_per_second = 0;
     job->finished_wall_ns = clock_pace_wall_ns(&control->pace);
@@ -190,11 +200,14 @@ void job_ends(struct control *control, struct job_entry *job, enum control_job_s
         job->outcome = outcome;
         snprintf(job->reason.text, sizeof job->reason.text, "%s", reason);
     }
-    if (!job->in_core) {
+    if (!job->in_core && (job->outside == NULL || job->outside->state == RUN_NONE)) {
         job_finalize(control, job);
         return;
     }
     job_move(control, job, CONTROL_JOB_STOPPING);
+    if (!job->in_core) { /* it is being looked for after a restart, or its end is being written */
+        return;
+    }
     if (outcome == CONTROL_JOB_CANCELLED || job->generation == 0) {
         feed_lease(control, CORE_EVENT_LEASE_CANCELLED, job->number);
         return;
@@ -216,6 +229,9 @@ void job_lease_moved(struct control *control, uint64_t number, enum core_lease_s
     if (job == NULL || !job->in_core) {
         return;
     }
+    if (job->outside != NULL) {
+        outside_lease_moved(control, job, state);
+    }
     switch (state) {
     case CORE_LEASE_WAITING:
         snprintf(job->reason.text, sizeof job->reason.text, "waits: %s", core_reason_name(reason));
@@ -232,13 +248,17 @@ void job_lease_moved(struct control *control, uint64_t number, enum core_lease_s
     case CORE_LEASE_ENDING:
         job_move(control, job, CONTROL_JOB_STOPPING);
         break;
-    case CORE_LEASE_SUSPENDED: /* never of a job in this process: it yields */
+    case CORE_LEASE_SUSPENDED:
+        job_move(control, job, CONTROL_JOB_SUSPENDED);
         break;
     case CORE_LEASE_PAUSED:
         job_move(control, job, CONTROL_JOB_PAUSED);
         break;
     case CORE_LEASE_ENDED:
         job->in_core = false;
+        if (job->outside != NULL && job->outside->state != RUN_NONE) {
+            break; /* some of it lives on: it is over when that has ended */
+        }
         if (job->outcome == 0) { /* ended by the core: by no wish of its owner */
             job->outcome = CONTROL_JOB_FAILED;
             snprintf(job->reason.text, sizeof job->reason.text, "%s", core_reason_name(reason));
@@ -286,7 +306,7 @@ static void run_committed(struct control *control, struct control_call *call)
         if (job_ended(job)) { /* failed while it was written */
             job_store(control, job, count_store_error, control);
         } else {
-            request_lease(control, job);
+            job_request_lease(control, job);
         }
     } else if (job != NULL) {
         error_prefix(&commit->error, "submit");
@@ -383,9 +403,13 @@ static int job_make(struct control *control, const struct control_submission *su
     }
     job->state = CONTROL_JOB_LOADING;
     job->submitted_wall_ns = clock_pace_wall_ns(&control->pace);
-    result = job_check_export(control, specification, submission->export_anywhere, error);
-    if (result == 0) {
-        result = job_train(control, job, specification, error);
+    if (command_is(specification)) {
+        result = control->outside != NULL ? outside_job_create(control, job, specification, error)
+                                          : error_set(error, ERROR_UNIMPLEMENTED,
+                                                      "submit: this server starts no outside jobs");
+    } else {
+        result = job_check_export(control, specification, submission->export_anywhere, error);
+        result = result < 0 ? result : job_train(control, job, specification, error);
     }
     if (result == 0) {
         result = wait_for_commit(job, done, context, error);
@@ -569,7 +593,7 @@ void control_job_resume(struct control *control, size_t index, control_done *don
         if (job->in_core) {
             feed_lease(control, CORE_EVENT_LEASE_RESUMED, job->number);
         } else {
-            request_lease(control, job);
+            job_request_lease(control, job);
         }
     }
     keep_change(control, job, done, context);
@@ -583,10 +607,11 @@ void control_job_resume(struct control *control, size_t index, control_done *don
 const char *control_job_state_name(enum control_job_state state)
 {
     static const char *const names[CONTROL_JOB_STATES] = {
-        [CONTROL_JOB_LOADING] = "loading",   [CONTROL_JOB_WAITING] = "waiting",
-        [CONTROL_JOB_RUNNING] = "running",   [CONTROL_JOB_PAUSED] = "paused",
-        [CONTROL_JOB_STOPPING] = "stopping", [CONTROL_JOB_FINISHED] = "finished",
-        [CONTROL_JOB_FAILED] = "failed",     [CONTROL_JOB_CANCELLED] = "cancelled",
+        [CONTROL_JOB_LOADING] = "loading",     [CONTROL_JOB_WAITING] = "waiting",
+        [CONTROL_JOB_RUNNING] = "running",     [CONTROL_JOB_PAUSED] = "paused",
+        [CONTROL_JOB_STOPPING] = "stopping",   [CONTROL_JOB_FINISHED] = "finished",
+        [CONTROL_JOB_FAILED] = "failed",       [CONTROL_JOB_CANCELLED] = "cancelled",
+        [CONTROL_JOB_SUSPENDED] = "suspended",
     };
     return state < CONTROL_JOB_STATES && names[state] != NULL ? names[state] : "unknown";
 }
@@ -603,6 +628,43 @@ static void tell_outlook(const struct control *control, const struct job_entry *
         ret_job->expected_wait_s = (double)outlook.wait_ns / 1e9;
     } else if (job->state == CONTROL_JOB_RUNNING) {
         ret_job->revoke_fraction = outlook.revoke_permille / 1000.0;
+    }
+}
+
+static void show_outside(const struct control *control, const struct job_entry *job,
+                         struct control_outside *shown)
+{
+    const struct outside_job *outside = job->outside;
+    struct core_lease_view view;
+    uint64_t frozen_ns =
+        outside->frozen_since_ns != 0 ? control->now_ns - outside->frozen_since_ns : 0;
+    *shown = (struct control_outside){
+        .command = &outside->command,
+        .exit_class = outside->exit_class,
+        .exit_code = outside->exit_code,
+        .exit_signal = outside->exit_signal,
+        .runs = outside->run,
+        .failures = outside->failures,
+        .suspended_s = (double)(outside->suspended_ns + frozen_ns) / (double)NS_PER_S,
+        .pid = outside->pid,
+        .keeper = outside->keeper,
+        .log_dropped = outside->log_dropped,
+        .run_over = outside->state == RUN_NONE || outside->state == RUN_ENDED,
+        .notice_reason = "",
+    };
+    if (core_lease_find(control->core, job->number, &view)) {
+        shown->lost_s = (double)view.lost_ns / (double)NS_PER_S;
+    }
+    if (outside->run > 0) {
+        (void)outside_run_folder(control->config->state, job->id, outside->run, shown->log_path,
+                                 sizeof shown->log_path);
+    }
+    if (outside->notice.told) {
+        uint64_t left_ns = outside->notice.deadline_ns > control->now_ns
+                               ? outside->notice.deadline_ns - control->now_ns
+                               : 0;
+        shown->notice_deadline_wall_ns = clock_pace_wall_ns(&control->pace) + left_ns;
+        shown->notice_reason = core_reason_name(outside->notice.reason);
     }
 }
 
@@ -632,6 +694,11 @@ bool control_job_at(struct control *control, size_t index, struct control_job *r
         .figures = job->figures,
     };
     ret_job->figures.preemptions += job->preemptions_before;
+    if (job->outside != NULL) {
+        ret_job->specification = ""; /* its environment may hold secrets */
+        ret_job->figures.preemptions = job->outside->preemptions;
+        show_outside(control, job, &ret_job->outside);
+    }
     tell_outlook(control, job, ret_job);
     for (uint32_t i = 0; i < control->device_count; i++) {
         struct core_device_view view;

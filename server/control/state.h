@@ -8,6 +8,7 @@
 #include <event2/event.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "server/base/clock.h"
 #include "server/base/mailbox.h"
@@ -18,6 +19,8 @@
 #include "server/control/twin.h"
 #include "server/control/view.h"
 #include "server/observe/timeline.h"
+#include "server/outside/command.h"
+#include "server/outside/outside.h"
 #include "server/record/writer.h"
 #include "server/serve/statistics.h"
 
@@ -42,10 +45,13 @@ struct revisions {
 struct device_entry {
     struct device *device;
     struct revisions revisions;
-    uint64_t holder;        /* job for whose threads the trainer has the device; 0 none */
-    uint64_t revoke_action; /* waits for the trainer's release */
+    uint64_t holder;        /* job whose threads or processes are on the device; 0 none */
+    uint64_t revoke_action; /* waits for its release */
     uint64_t verify_action; /* the same */
-    bool failed;            /* as told to the core */
+    uint64_t stop_action, resume_action; /* wait for an outside job to be frozen, thawed */
+    bool unsure;  /* nobody can say that the last holder's processes are gone */
+    bool resting; /* as told to serve */
+    bool failed;  /* as told to the core */
     struct reason reason;
     uint64_t sampled_ns, serving_seen_ns, wait_seen_ns;
     uint64_t slices_seen;
@@ -107,6 +113,66 @@ struct job_waiter {
     void *context;
 };
 
+/* ---- an outside job -----------------------------------------------------------------------------
+ */
+
+enum run_state {
+    RUN_NONE,       /* holds nothing */
+    RUN_GATHERING,  /* granted devices, of which the store knows nothing yet */
+    RUN_COMMITTING, /* the store is told */
+    RUN_READY,      /* begins as soon as no batch runs on its devices */
+    RUN_STARTING,
+    RUN_ALIVE,
+    RUN_FINDING, /* held devices before a restart: is it still there? */
+    RUN_ENDED,   /* over; the store is told */
+};
+
+struct run_grant {
+    uint64_t device, generation, secret;
+    uint64_t action; /* waits for the commit; 0: answered */
+};
+
+struct outside_job {
+    struct command command;
+    /* The present or last run. */
+    enum run_state state;
+    uint32_t run;             /* its number; 0: none yet */
+    uint64_t epoch;           /* of its tokens */
+    struct run_grant *grants; /* room for devices_max */
+    uint32_t grant_count;
+    bool abandoned; /* revoked before it began */
+    bool resized;   /* its lease has just the devices that it runs with */
+    uint64_t began_boot_ns;
+    uint64_t pid;
+    uint64_t log_dropped;
+    char keeper[16]; /* "cgroup v2" */
+    struct {
+        bool asked; /* for its devices */
+        bool fresh; /* the store and the job are to be told */
+        bool told, signalled;
+        bool killing, stopped_by_owner, expired, device_lost, restored;
+        uint64_t number;                        /* of the last notice; grows over all runs */
+        uint64_t deadline_ns, deadline_boot_ns; /* 0: none */
+        enum core_reason reason;
+        uint64_t kill_action; /* waits for its end */
+        uint64_t kill_ns;     /* bound of the kill */
+    } notice;
+    uint64_t frozen_since_ns; /* 0: it is at work */
+    bool thaw_wanted;         /* as soon as no batch runs on its devices */
+    /* How the last run that ended did, and all of them together. */
+    enum control_exit_class exit_class;
+    int exit_code, exit_signal;
+    uint32_t failures, preemptions;
+    uint64_t ran_ns, suspended_ns;
+};
+
+static inline void outside_notice_clear(struct outside_job *outside)
+{
+    uint64_t number = outside->notice.number;
+    memset(&outside->notice, 0, sizeof outside->notice);
+    outside->notice.number = number;
+}
+
 struct job_entry {
     uint64_t number;
     struct revisions revisions;
@@ -116,7 +182,8 @@ struct job_entry {
     uint64_t submitted_wall_ns, started_wall_ns, finished_wall_ns;
     uint32_t devices_min, devices_max;
     int32_t priority;
-    struct train_job *train;        /* NULL: ended */
+    struct train_job *train;        /* NULL: ended, or an outside job */
+    struct outside_job *outside;    /* NULL: in this process */
     bool committed;                 /* the store has it */
     bool ready;                     /* loaded: may be granted devices */
     bool paused;                    /* by its owner */
@@ -150,6 +217,7 @@ struct control {
     struct store *store;
     struct serve *serve;
     struct trainer *trainer;
+    struct outside *outside; /* NULL: no outside jobs here */
     struct loader *loader;
     struct mailbox *mailbox; /* any thread sends */
     pthread_t thread;
@@ -184,6 +252,12 @@ struct control {
     struct requests *requests;
     size_t loads_open; /* of the start: the server is ready when they are done */
     bool opened;
+    uint32_t outside_count; /* jobs, not ended */
+    uint32_t finding;       /* of them, those looked for after a restart */
+    bool reconciled;
+    struct event *quiet_event; /* looks whether batches have ended where outside jobs begin */
+    struct signal_waiter *signal_waiters;
+    uint64_t signal_tag;
 
     uint64_t revision, revision_floor;
     struct revisions status_revisions;
@@ -227,7 +301,7 @@ struct control {
 /* ---- letters (control.c) -----------------------------------------------------------------------
  */
 
-enum letter_kind { LETTER_CALL, LETTER_SERVE, LETTER_TRAIN };
+enum letter_kind { LETTER_CALL, LETTER_SERVE, LETTER_TRAIN, LETTER_OUTSIDE };
 
 struct serve_letter {
     struct letter letter;
@@ -238,6 +312,11 @@ struct train_letter {
     struct letter letter;
     uint32_t kind;
     struct train_event event;
+};
+struct outside_letter {
+    struct letter letter;
+    uint32_t kind;
+    struct outside_event event;
 };
 
 /* ---- the core's loop (feed.c, apply.c)
@@ -252,6 +331,10 @@ void control_sample_devices(struct control *control);
 uint64_t device_serving_now_ns(const struct device *device, uint64_t now_ns);
 void on_core_timer(evutil_socket_t fd, short what, void *arg);
 
+void feed_lease(struct control *control, enum core_event_kind kind, uint64_t lease);
+void feed_answer(struct control *control, enum core_event_kind kind, uint64_t action,
+                 uint64_t device);
+
 static inline uint64_t device_number(uint32_t index)
 {
     return (uint64_t)index + 1;
@@ -265,11 +348,72 @@ void control_on_train(struct control *control, const struct train_event *event);
 /* The trainer's threads are out of the device: answers what waits for it. */
 void device_released(struct control *control, uint32_t index);
 
+/* ---- outside jobs: outside_jobs.c (runs), outside_lease.c (what the core asks of them),
+ * outside_record.c (in the store, after a restart)
+ * ------------------------------------------------------------------------------------------------
+ */
+
+void control_on_outside(struct control *control, const struct outside_event *event);
+/* Checks the specification and makes the job's outside part. */
+int outside_job_create(struct control *control, struct job_entry *job, const json_t *specification,
+                       struct error *error);
+void outside_job_destroy(struct outside_job *outside); /* NULL is fine */
+struct core_lease_spec outside_lease_spec(const struct control *control, uint64_t number,
+                                          const struct command *command);
+/* The job's, now: what it may still run, and as many devices as it runs with. */
+struct core_lease_spec outside_job_spec(const struct control *control, const struct job_entry *job);
+/* After each turn of the core's loop: whether it was told more. */
+bool outside_settle(struct control *control);
+void outside_tick(struct control *control);
+void outside_lease_moved(struct control *control, struct job_entry *job,
+                         enum core_lease_state state);
+void outside_quiet_look(struct control *control);
+void on_quiet_timer(evutil_socket_t fd, short what, void *arg);
+
+void outside_granted(struct control *control, struct job_entry *job,
+                     const struct core_action *action);
+void outside_revoked(struct control *control, struct job_entry *job,
+                     const struct core_action *action);
+void outside_resumed(struct control *control, struct job_entry *job,
+                     const struct core_action *action);
+void outside_extended(struct control *control, struct job_entry *job,
+                      const struct core_action *action);
+void outside_killed(struct control *control, struct job_entry *job,
+                    const struct core_action *action);
+/* The notice is in the store: the job may be told. */
+void outside_notice_tell(struct control *control, struct job_entry *job);
+/* Runs `then` on this thread when the job, as it is now, is in the store, or with the error. */
+typedef void outside_then(struct control *control, struct job_entry *job,
+                          const struct error *error);
+void outside_commit(struct control *control, struct job_entry *job, outside_then *then);
+/* Nothing of the run lives any more; `again`: as told by the core's rules. */
+void outside_run_over(struct control *control, struct job_entry *job,
+                      const struct outside_event *event);
+void outside_held_devices(struct control *control, const struct job_entry *job,
+                          void (*each)(struct control *control, struct device_entry *entry));
+
+char *outside_print(const struct outside_job *outside,
+                    const struct control *control); /* JSON; NULL: no memory */
+void outside_parse(struct outside_job *outside, const struct control *control, const char *text);
+void outside_boot(struct control *control);
+void outside_find_overdue(struct control *control);
+/* Nothing is looked for any more: what waited for that. */
+void outside_reconciled(struct control *control);
+void outside_signalled(struct control *control, const struct outside_event *event);
+/* Who keeps it, since when. */
+void outside_running_note(struct control *control, struct job_entry *job,
+                          const struct outside_event *event);
+/* At the start: the run was found, or not. */
+void outside_found(struct control *control, struct job_entry *job,
+                   const struct outside_event *event);
+
 /* ---- devices.c
  * ----------------------------------------------------------------------------------- */
 
 int devices_create(struct control *control, struct error *error);
 void devices_boot(struct control *control);
+void control_reconciled(struct control *control); /* nothing was granted before */
+void devices_rest(struct control *control);       /* tells serve where instances may not serve */
 void device_fail(struct control *control, uint32_t index, const char *reason);
 enum control_device_state device_state(const struct control *control, uint32_t index,
                                        struct core_device_view *ret_view);
@@ -309,6 +453,9 @@ void job_destroy(struct job_entry *job);
 bool job_ended(const struct job_entry *job);
 void jobs_boot(struct control *control);
 void job_became_ready(struct control *control, struct job_entry *job);
+void job_move(struct control *control, struct job_entry *job, enum control_job_state state);
+void job_request_lease(struct control *control, struct job_entry *job);
+void job_finalize(struct control *control, struct job_entry *job);
 void job_ends(struct control *control, struct job_entry *job, enum control_job_state outcome,
               const char *reason);
 void job_lease_moved(struct control *control, uint64_t number, enum core_lease_state state,

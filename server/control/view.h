@@ -11,6 +11,7 @@
 #include "server/control/control.h"
 #include "server/core/core.h"
 #include "server/observe/timeline.h"
+#include "server/outside/command.h"
 
 /* The numbers of the control API. */
 enum control_device_state {
@@ -40,10 +41,25 @@ enum control_job_state {
     CONTROL_JOB_FINISHED,
     CONTROL_JOB_FAILED,
     CONTROL_JOB_CANCELLED,
+    CONTROL_JOB_SUSPENDED,
     CONTROL_JOB_STATES,
 };
-const char *control_device_state_name(enum control_device_state state); /* "free" */
-const char *control_job_state_name(enum control_job_state state);       /* "loading" */
+enum control_exit_class {
+    CONTROL_EXIT_NONE,
+    CONTROL_EXIT_COMPLETED,
+    CONTROL_EXIT_FAILED,
+    CONTROL_EXIT_PREEMPTED,
+    CONTROL_EXIT_KILLED,
+    CONTROL_EXIT_LOST_DEVICE,
+    CONTROL_EXIT_CANCELLED,
+    CONTROL_EXIT_NOT_STARTED,
+    CONTROL_EXIT_LOST,
+    CONTROL_EXIT_TIME_LIMIT,
+    CONTROL_EXIT_CLASSES,
+};
+const char *control_exit_class_name(enum control_exit_class exit_class); /* "killed at deadline" */
+const char *control_device_state_name(enum control_device_state state);  /* "free" */
+const char *control_job_state_name(enum control_job_state state);        /* "loading" */
 
 struct control_status {
     uint64_t revision, state_revision;
@@ -118,6 +134,20 @@ struct control_job {
     double expected_wait_s; /* NaN: does not wait, or cannot be told */
     double revoke_fraction; /* NaN: does not run */
     struct train_status figures;
+    struct control_outside {
+        const struct command *command; /* NULL: a job of this process, and nothing else here */
+        enum control_exit_class exit_class;
+        int exit_code, exit_signal;
+        uint32_t runs, failures;
+        double lost_s, suspended_s;
+        uint64_t pid;       /* 0: it does not run */
+        const char *keeper; /* "cgroup v2" */
+        char log_path[4096];
+        uint64_t notice_deadline_wall_ns; /* 0: it is not asked for its devices */
+        const char *notice_reason;
+        uint64_t log_dropped; /* of the present run */
+        bool run_over;        /* of the last run: nothing more will be written */
+    } outside;
 };
 bool control_job_at(struct control *control, size_t index, struct control_job *ret_job);
 

@@ -1,10 +1,12 @@
 #include "server/rpc/control.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/control/change.h"
 #include "server/control/view.h"
+#include "server/rpc/control_command.h"
 #include "server/rpc/control_service.h"
 
 /* ---- reads, on the control thread
@@ -158,25 +160,27 @@ static void run_get_scale_signal(struct control *control, struct control_call *l
 /* ---- changes, on the control thread
  * ---------------------------------------------------------------------- */
 
-static void finish_unimplemented(struct task *task, const char *what)
-{
-    struct error error = {0};
-    error_set(&error, ERROR_UNIMPLEMENTED, "%s: this server starts none yet", what);
-    finish_error(task, &error);
-}
-
 static void run_submit_job(struct control *control, struct control_call *letter)
 {
     const struct task *task = (struct task *)letter;
     const Tidepool__V1__SubmitJobRequest *request = (const void *)task->request;
-    if (request->command != NULL) {
-        finish_unimplemented((struct task *)letter, "submit: outside jobs");
+    struct error error = {0};
+    char *command = NULL;
+    if (request->command != NULL && request->spec_json[0] != '\0') {
+        error_set(&error, ERROR_INVALID_ARGUMENT, "submit: spec_json or command, not both");
+    } else if (request->command != NULL) {
+        command = command_specification(request->command, &error);
+    }
+    if (error.code != ERROR_NONE) {
+        finish_error((struct task *)letter, &error);
         return;
     }
-    const struct control_submission submission = {.specification = request->spec_json,
-                                                  .request_id = request->request_id,
-                                                  .export_anywhere = task->by_unix};
+    const struct control_submission submission = {
+        .specification = command != NULL ? command : request->spec_json,
+        .request_id = request->request_id,
+        .export_anywhere = task->by_unix};
     control_job_submit(control, &submission, on_job_changed, letter);
+    free(command);
 }
 
 static void change_job(struct control *control, struct task *task, const char *name,
@@ -214,14 +218,22 @@ static void run_resume_job(struct control *control, struct control_call *letter)
 
 static void run_signal_job(struct control *control, struct control_call *letter)
 {
-    (void)control;
-    finish_unimplemented((struct task *)letter, "signal: outside jobs");
-}
-
-static void run_get_logs(struct control *control, struct control_call *letter)
-{
-    (void)control;
-    finish_unimplemented((struct task *)letter, "logs: outside jobs");
+    struct task *task = (struct task *)letter;
+    const Tidepool__V1__SignalJobRequest *request = (const void *)task->request;
+    struct error error = {0};
+    size_t index = 0;
+    int signal = command_signal_number(request->signal);
+    if (signal == 0 || signal == SIGSTOP || signal == SIGCONT) {
+        error_set(&error, ERROR_INVALID_ARGUMENT,
+                  "signal: '%.32s' is none that is sent; to stop a job and let it go on is "
+                  "PauseJob and ResumeJob",
+                  request->signal);
+        finish_error(task, &error);
+    } else if (control_job_find(control, request->job, &index, &error) < 0) {
+        finish_error(task, &error);
+    } else {
+        control_job_signal(control, index, signal, request->all, on_job_changed, task);
+    }
 }
 
 static void run_serve_model(struct control *control, struct control_call *letter)
@@ -347,16 +359,19 @@ static void run_recover_device(struct control *control, struct control_call *let
     X(UNARY, DryRun, dry_run_request, dry_run, false)                                              \
     X(UNARY, GetScaleSignal, get_scale_signal_request, get_scale_signal, false)                    \
     X(UNARY, AnnounceDevices, announce_devices_request, announce_devices, true)                    \
-    X(UNARY, GetTimeline, get_timeline_request, get_timeline, false)                               \
-    X(SERVER_STREAM, GetLogs, get_logs_request, get_logs, true)
+    X(UNARY, GetTimeline, get_timeline_request, get_timeline, false)
 
 #define METHOD(kind, name, type, run, changes)                                                     \
-    {#name, &tidepool__v1__##type##__descriptor, changes, GRPC_##kind == GRPC_SERVER_STREAM,       \
-     run_##run},
-static const struct control_method calls[] = {METHODS(METHOD)};
+    {#name,     &tidepool__v1__##type##__descriptor,                                               \
+     changes,   GRPC_##kind == GRPC_SERVER_STREAM,                                                 \
+     run_##run, NULL},
+static const struct control_method calls[] = {
+    METHODS(METHOD){"GetLogs", &tidepool__v1__get_logs_request__descriptor, true, true, NULL,
+                    logs_open},
+};
 
 #define INDEX(kind, name, type, run, changes) CALL_##run,
-enum { METHODS(INDEX) };
+enum { METHODS(INDEX) CALL_get_logs };
 
 /* On network threads. */
 #define HANDLER(kind, name, type, run, changes)                                                    \
@@ -366,12 +381,14 @@ enum { METHODS(INDEX) };
         task_begin(context, exchange_of_grpc(call), message, &calls[CALL_##run]);                  \
     }
 METHODS(HANDLER)
+HANDLER(SERVER_STREAM, GetLogs, get_logs_request, get_logs, true)
 
 #define GRPC_METHOD(kind, name, type, run, changes)                                                \
     {#name, GRPC_##kind, &tidepool__v1__##type##__descriptor, handle_##run},
 static const struct grpc_method methods[] = {
-    METHODS(GRPC_METHOD){"Watch", GRPC_SERVER_STREAM, &tidepool__v1__watch_request__descriptor,
-                         watch_handle},
+    METHODS(GRPC_METHOD){"GetLogs", GRPC_SERVER_STREAM, &tidepool__v1__get_logs_request__descriptor,
+                         handle_get_logs},
+    {"Watch", GRPC_SERVER_STREAM, &tidepool__v1__watch_request__descriptor, watch_handle},
 };
 
 const struct control_method *control_method_find(const char *name)
@@ -427,7 +444,8 @@ struct control_service *control_service_create(const struct control_service_opti
     service->watchers =
         (struct stream_set){.control = options->control, .begin = watch_begin, .pass = watch_pass};
     pthread_mutex_init(&service->shared.lock, NULL);
-    if (control_service_reload(service, error) < 0) {
+    service->logs = logs_create(error);
+    if (service->logs == NULL || control_service_reload(service, error) < 0) {
         control_service_destroy(service);
         return NULL;
     }
@@ -437,6 +455,7 @@ struct control_service *control_service_create(const struct control_service_opti
 void control_service_destroy(struct control_service *service)
 {
     if (service != NULL) {
+        logs_destroy(service->logs);
         pthread_mutex_destroy(&service->shared.lock);
         explicit_bzero(service->shared.token, sizeof service->shared.token);
         free(service);
@@ -446,4 +465,5 @@ void control_service_destroy(struct control_service *service)
 void control_service_close(struct control_service *service)
 {
     stream_set_close(&service->watchers);
+    logs_close(service->logs);
 }

@@ -1,4 +1,7 @@
 /* control_dry_run.c: DryRun: the request as a change to try, its moves as an answer. */
+#include <stdlib.h>
+
+#include "server/rpc/control_command.h"
 #include "server/rpc/control_service.h"
 
 /* ---- the change ---- */
@@ -123,9 +126,20 @@ Tidepool__V1__DryRunResponse *dry_run(struct scratch *scratch, struct control *c
     struct answering answering = {
         .scratch = scratch,
         .answer = message_new(scratch, &tidepool__v1__dry_run_response__descriptor)};
-    if (answering.answer == NULL || change_of(request, &change, error) < 0 ||
-        control_dry_run(control, &change, request->horizon_s, add_move, &answering, &result,
-                        error) < 0) {
+    char *command = NULL;
+    int done = answering.answer == NULL ? -(int)ERROR_RESOURCE_EXHAUSTED
+                                        : change_of(request, &change, error);
+    if (done == 0 && change.kind == CONTROL_DRY_SUBMIT && request->submit_job->command != NULL) {
+        command = command_specification(request->submit_job->command, error);
+        change.specification = command;
+        done = command != NULL ? 0 : -(int)ERROR_INVALID_ARGUMENT;
+    }
+    if (done == 0) {
+        done = control_dry_run(control, &change, request->horizon_s, add_move, &answering, &result,
+                               error);
+    }
+    free(command);
+    if (done < 0) {
         return NULL;
     }
     answering.answer->refused = scratch_text(scratch, result.refused);

@@ -1,5 +1,7 @@
 #include "server/rpc/control_encode.h"
 
+#include "server/rpc/control_command.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -322,6 +324,24 @@ static void encode_figures(struct scratch *scratch, const struct train_status *f
     message->export_path = scratch_text(scratch, figures->export_path);
 }
 
+static void encode_outside(struct scratch *scratch, const struct control_outside *outside,
+                           Tidepool__V1__Job *message)
+{
+    message->command = encode_command(scratch, outside->command);
+    message->exit_class = (Tidepool__V1__ExitClass)outside->exit_class;
+    message->exit_code = outside->exit_code;
+    message->exit_signal = (uint32_t)outside->exit_signal;
+    message->runs = outside->runs;
+    message->failures = outside->failures;
+    message->lost_s = outside->lost_s;
+    message->suspended_s = outside->suspended_s;
+    message->pid = (uint32_t)outside->pid;
+    message->keeper = scratch_text(scratch, outside->keeper);
+    message->log_path = scratch_text(scratch, outside->log_path);
+    message->notice_deadline_wall_ns = outside->notice_deadline_wall_ns;
+    message->notice_reason = scratch_text(scratch, outside->notice_reason);
+}
+
 Tidepool__V1__Job *encode_job(struct scratch *scratch, const struct control_job *job)
 {
     Tidepool__V1__Job *message = message_new(scratch, &tidepool__v1__job__descriptor);
@@ -349,6 +369,9 @@ Tidepool__V1__Job *encode_job(struct scratch *scratch, const struct control_job 
     message->expected_wait_s = job->expected_wait_s;
     message->revoke_fraction = job->revoke_fraction;
     encode_figures(scratch, &job->figures, message);
+    if (job->outside.command != NULL) {
+        encode_outside(scratch, &job->outside, message);
+    }
     return message;
 }
 

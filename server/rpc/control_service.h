@@ -6,6 +6,7 @@
 
 #include "server/rpc/control.h"
 #include "server/rpc/control_encode.h"
+#include "server/rpc/control_logs.h"
 #include "server/rpc/stream.h"
 #include "server/rpc/token.h"
 
@@ -13,6 +14,7 @@ struct control_service {
     struct control *control;
     struct inference_context *inference;
     const char *version, *token_file;
+    struct logs *logs;
     struct {
         pthread_mutex_t lock;
         char token[TOKEN_SIZE];
@@ -20,13 +22,16 @@ struct control_service {
     struct stream_set watchers;
 };
 
-/* A call: run by the control thread, which answers it. */
+/* A call: run by the control thread, which answers it; or a stream that is fed elsewhere. */
 struct control_method {
     const char *name;
     const ProtobufCMessageDescriptor *request;
     bool changes;
     bool stream;                                                       /* of answers */
     void (*run)(struct control *control, struct control_call *letter); /* of a struct task */
+    /* In its place: the transport's thread. */
+    void (*open)(struct control_service *service, struct exchange exchange,
+                 const ProtobufCMessage *request);
 };
 
 /* control.c: the call of this name; NULL: there is none (Watch has a way of its own). */

@@ -132,6 +132,10 @@ void task_begin(struct control_service *service, struct exchange exchange,
         exchange_finish(&exchange, error.code, error.text);
         return;
     }
+    if (method->open != NULL) {
+        method->open(service, exchange, request);
+        return;
+    }
     struct task *task = calloc(1, sizeof *task);
     if (task == NULL) {
         exchange_finish(&exchange, ERROR_RESOURCE_EXHAUSTED, "no memory for the call");

@@ -30,6 +30,11 @@ static bool peer(const struct exchange *exchange, uint32_t *ret_uid, uint32_t *r
     return grpc_call_peer(exchange->call, ret_uid, ret_pid);
 }
 
+static uint64_t waiting_bytes(const struct exchange *exchange)
+{
+    return grpc_call_waiting_bytes(exchange->call);
+}
+
 struct exchange exchange_of_grpc(struct grpc_call *call)
 {
     static const struct exchange_kind kind = {.reply = reply,
@@ -37,6 +42,7 @@ struct exchange exchange_of_grpc(struct grpc_call *call)
                                               .finish = finish,
                                               .on_cancel = on_cancel,
                                               .metadata = metadata,
-                                              .peer = peer};
+                                              .peer = peer,
+                                              .waiting_bytes = waiting_bytes};
     return (struct exchange){&kind, call};
 }

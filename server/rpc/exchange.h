@@ -17,6 +17,7 @@ struct exchange_kind {
     void (*on_cancel)(const struct exchange *exchange, void (*callback)(void *arg), void *arg);
     const char *(*metadata)(const struct exchange *exchange, const char *name);
     bool (*peer)(const struct exchange *exchange, uint32_t *ret_uid, uint32_t *ret_pid);
+    uint64_t (*waiting_bytes)(const struct exchange *exchange);
 };
 
 struct exchange {
@@ -56,6 +57,12 @@ static inline void exchange_on_cancel(const struct exchange *exchange, void (*ca
 static inline const char *exchange_metadata(const struct exchange *exchange, const char *name)
 {
     return exchange->kind->metadata(exchange, name);
+}
+
+/* Of a stream: sent, and not taken by the client yet. */
+static inline uint64_t exchange_waiting_bytes(const struct exchange *exchange)
+{
+    return exchange->kind->waiting_bytes(exchange);
 }
 
 /* Who asks, over a Unix socket; false over TCP. */

@@ -184,12 +184,20 @@ static bool peer(const struct exchange *exchange, uint32_t *ret_uid, uint32_t *r
     return false; /* HTTP is served over TCP only */
 }
 
+/* http_call_send refuses what is not read. */
+static uint64_t waiting_bytes(const struct exchange *exchange)
+{
+    (void)exchange;
+    return 0;
+}
+
 static const struct exchange_kind exchange_kind = {.reply = reply,
                                                    .send = send_message,
                                                    .finish = end,
                                                    .on_cancel = on_cancel,
                                                    .metadata = metadata,
-                                                   .peer = peer};
+                                                   .peer = peer,
+                                                   .waiting_bytes = waiting_bytes};
 
 /* ---- who may ask ---- */
 

@@ -110,12 +110,17 @@ const struct model_config *endpoint_config(const struct endpoint *endpoint)
     return endpoint->config;
 }
 
+uint64_t endpoint_serving(const struct endpoint *endpoint)
+{
+    return atomic_load(&endpoint->placed) & ~atomic_load(&endpoint->serve->resting);
+}
+
 enum endpoint_state endpoint_state(const struct endpoint *endpoint)
 {
     if (atomic_load(&endpoint->stopping)) {
         return ENDPOINT_STOPPING;
     }
-    if (atomic_load(&endpoint->placed) != 0) {
+    if (endpoint_serving(endpoint) != 0) {
         return ENDPOINT_READY;
     }
     if (atomic_load(&endpoint->opened)) {
@@ -159,7 +164,7 @@ static uint64_t first_free_ns(const struct endpoint *endpoint, uint64_t placed, 
 
 uint64_t endpoint_projected_ns(const struct endpoint *endpoint, uint64_t now_ns, bool fast)
 {
-    uint64_t placed = atomic_load(&endpoint->placed), wait_ns;
+    uint64_t placed = endpoint_serving(endpoint), wait_ns;
     uint32_t rows = (uint32_t)endpoint->queue.rows, plan_rows;
     if (placed == 0) {
         return UINT64_MAX; /* nobody knows: until the core has placed one */
@@ -443,7 +448,7 @@ uint64_t endpoint_expire(struct endpoint *endpoint, uint64_t now_ns)
         return UINT64_MAX;
     }
     (void)pthread_mutex_lock(&endpoint->lock);
-    if (atomic_load(&endpoint->placed) == 0) {
+    if (endpoint_serving(endpoint) == 0) {
         oldest_ns = queue_oldest_ns(&endpoint->queue);
         abandoned =
             now_ns >=
@@ -451,7 +456,7 @@ uint64_t endpoint_expire(struct endpoint *endpoint, uint64_t now_ns)
                          COLD_WAIT_NS);
     }
     taken = waiting_take(endpoint, now_ns, abandoned, &next_ns);
-    if (atomic_load(&endpoint->placed) == 0 && endpoint->queue.count > 0 &&
+    if (endpoint_serving(endpoint) == 0 && endpoint->queue.count > 0 &&
         next_ns > now_ns + NS_PER_S) {
         next_ns = now_ns + NS_PER_S;
     }

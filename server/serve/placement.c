@@ -293,6 +293,24 @@ void serve_device_recovered(struct serve *serve, uint32_t device)
     atomic_store(&serve->workers[device].failed, false);
 }
 
+void serve_device_rest(struct serve *serve, uint32_t device, bool resting)
+{
+    struct worker *worker = &serve->workers[device];
+    if (resting) {
+        atomic_fetch_or(&serve->resting, worker->bit);
+    } else {
+        atomic_fetch_and(&serve->resting, ~worker->bit);
+        worker_call(worker); /* what waited is for it, too */
+    }
+    serve_readiness_changed(serve);
+}
+
+/* Whoever looked before the bit was set has run its batch once the worker is seen idle. */
+bool serve_device_quiet(struct serve *serve, uint32_t device)
+{
+    return atomic_load(&serve->workers[device].phase) == WORKER_IDLE;
+}
+
 /* ---- figures ----------------------------------------------------------------------------------
  */
 

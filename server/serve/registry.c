@@ -188,7 +188,7 @@ int serve_endpoint_sample(struct serve *serve, uint64_t number, uint64_t now_ns,
     *ret_sample = (struct serve_sample){
         .arrivals = statistics.arrivals,
         .busy_ns = statistics.busy_ns,
-        .instances_ready = (uint32_t)__builtin_popcountll(atomic_load(&endpoint->placed)),
+        .instances_ready = (uint32_t)__builtin_popcountll(endpoint_serving(endpoint)),
         .running = atomic_load(&endpoint->running),
         .state = endpoint_state(endpoint),
     };

@@ -92,6 +92,11 @@ void serve_instance_remove(struct serve *serve, uint64_t endpoint, uint32_t devi
 void serve_device_failed(struct serve *serve, uint32_t device);
 /* It may be placed on again. */
 void serve_device_recovered(struct serve *serve, uint32_t device);
+/* A holder that cannot yield is at work there: instances stay loaded and take no batch; an endpoint
+ * that has no others is COLD. */
+void serve_device_rest(struct serve *serve, uint32_t device, bool resting);
+/* Of a resting device: no batch runs there any more, and none will. */
+bool serve_device_quiet(struct serve *serve, uint32_t device);
 
 /* ---- figures ----------------------------------------------------------------------------------
  */

@@ -192,6 +192,7 @@ struct serve {
     char kinds[KINDS_MAX][16];
     uint32_t kind_count;
     _Atomic bool open, draining;
+    _Atomic uint64_t resting;    /* bits of workers whose devices rest */
     void (*answers_begin)(void); /* both or neither; constant once there are endpoints */
     void (*answers_end)(void);
     struct {
@@ -226,6 +227,8 @@ struct serve {
 struct endpoint *endpoint_create(struct serve *serve, uint64_t number,
                                  struct repository_model *model, struct error *error);
 enum endpoint_state endpoint_state(const struct endpoint *endpoint);
+/* Bits of the workers with a ready instance that may serve now. */
+uint64_t endpoint_serving(const struct endpoint *endpoint);
 /* Under the endpoint's lock: how long a request that comes now will wait until it runs. With
  * `fast`, at least. UINT64_MAX: there is no instance. */
 uint64_t endpoint_projected_ns(const struct endpoint *endpoint, uint64_t now_ns, bool fast);

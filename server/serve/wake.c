@@ -99,7 +99,7 @@ struct worker *worker_choose(const struct endpoint *endpoint, uint32_t *ret_look
     struct worker *best = NULL;
     uint32_t best_rank = 0;
     *ret_looking = 0;
-    for (uint64_t left = atomic_load(&endpoint->placed); left != 0; left &= left - 1) {
+    for (uint64_t left = endpoint_serving(endpoint); left != 0; left &= left - 1) {
         struct worker *worker = &endpoint->serve->workers[__builtin_ctzll(left)];
         uint32_t phase = atomic_load(&worker->phase);
         if (phase == WORKER_LOOKING || phase == WORKER_WANTED) {

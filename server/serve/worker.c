@@ -108,7 +108,8 @@ static void slot_drop_if_done(struct worker *worker, struct slot *slot)
     bool last, leaves;
     (void)pthread_mutex_lock(&endpoint->lock);
     last = (atomic_load(&endpoint->placed) & ~worker->bit) == 0;
-    leaves = !last || !atomic_load(&endpoint->stopping) || endpoint->queue.count == 0;
+    leaves = !last || !atomic_load(&endpoint->stopping) || endpoint->queue.count == 0 ||
+             (atomic_load(&worker->serve->resting) & worker->bit) != 0; /* nor will it take them */
     if (leaves) {
         slot_unplace(slot);
     }
@@ -220,7 +221,8 @@ static struct slot *slot_choose(struct worker *worker, uint64_t now_ns, uint64_t
 
 bool worker_may_take(const struct worker *worker)
 {
-    return !worker->own.lost && !atomic_load(&worker->failed) && !device_failed(worker->device);
+    return !worker->own.lost && !atomic_load(&worker->failed) && !device_failed(worker->device) &&
+           (atomic_load(&worker->serve->resting) & worker->bit) == 0;
 }
 
 /* Takes the most urgent batch that is due; NULL: none, *ret_due_ns says when to look again. */

@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-int address_open(struct address *address, const char *directory, struct error *error)
+int shim_address_open(struct shim_address *address, const char *directory, struct error *error)
 {
-    *address = (struct address){.name = {.sun_family = AF_UNIX}};
+    *address = (struct shim_address){.name = {.sun_family = AF_UNIX}};
     address->directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (address->directory < 0) {
         return error_set_errno(error, errno, "open shim directory '%s'", directory);
@@ -18,7 +18,7 @@ int address_open(struct address *address, const char *directory, struct error *e
     return 0;
 }
 
-void address_close(struct address *address)
+void shim_address_close(struct shim_address *address)
 {
     if (address->directory >= 0) {
         (void)close(address->directory);

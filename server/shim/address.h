@@ -7,12 +7,12 @@
 
 #include "server/base/error.h"
 
-struct address {
+struct shim_address {
     int directory;
     struct sockaddr_un name; /* valid while the address is open */
 };
 
-int address_open(struct address *address, const char *directory, struct error *error);
-void address_close(struct address *address);
+int shim_address_open(struct shim_address *address, const char *directory, struct error *error);
+void shim_address_close(struct shim_address *address);
 
 #endif

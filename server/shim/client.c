@@ -151,9 +151,9 @@ static uint64_t command_send(struct shim_client *client, struct message *message
 
 static int client_connect(struct shim_client *client, const char *directory, struct error *error)
 {
-    struct address address;
+    struct shim_address address;
     struct message hello;
-    int result = address_open(&address, directory, error);
+    int result = shim_address_open(&address, directory, error);
     if (result < 0) {
         return result;
     }
@@ -168,7 +168,7 @@ static int client_connect(struct shim_client *client, const char *directory, str
             error_set(error, ERROR_PERMISSION_DENIED,
                       "connect to the shim in '%s': its socket is another process's", directory);
     }
-    address_close(&address);
+    shim_address_close(&address);
     if (result == 0) {
         message_init(&hello, MESSAGE_HELLO, 0);
         message_put_bytes(&hello, FIELD_SECRET, client->record.secret, SHIM_SECRET_SIZE);

@@ -60,10 +60,10 @@ static int place_settle(const char *directory, uid_t owner, const char *socket_p
 
 int door_open(struct door *door, const char *directory, uid_t owner, struct error *error)
 {
-    struct address address;
+    struct shim_address address;
     int result = place_settle(directory, owner, NULL, error);
     int fd = -1;
-    if (result < 0 || (result = address_open(&address, directory, error)) < 0) {
+    if (result < 0 || (result = shim_address_open(&address, directory, error)) < 0) {
         return result;
     }
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -76,7 +76,7 @@ int door_open(struct door *door, const char *directory, uid_t owner, struct erro
     if (result < 0) {
         leave(&fd);
     }
-    address_close(&address);
+    shim_address_close(&address);
     door->listener = fd;
     door->owner = owner;
     return result;

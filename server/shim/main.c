@@ -89,9 +89,13 @@ static bool watch(const struct loop *loop, int fd)
 static void output_ready(struct loop *loop)
 {
     struct output *output = &loop->shim.output;
+    uint64_t dropped = output->dropped;
     if (output_pump(output, OUTPUT_A_TURN) < 0 && output->pipe >= 0) {
         (void)close(output->pipe); /* the job has closed it, and may well live on */
         output->pipe = -1;
+    }
+    if (output->dropped != dropped) { /* who reads along must know what is no longer there */
+        door_tell_state(&loop->door, &loop->shim);
     }
 }
 

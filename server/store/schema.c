@@ -37,6 +37,8 @@ static const char *const versions_sql[STORE_SCHEMA + 1] = {
           " submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions, result FROM jobs;"
           "DROP TABLE jobs;"
           "ALTER TABLE jobs_2 RENAME TO jobs;",
+    /* Outside jobs hold their devices over a restart. */
+    [3] = "ALTER TABLE jobs ADD COLUMN lease TEXT NOT NULL DEFAULT '';",
 };
 
 static int read_version(sqlite3 *database, int *ret_version, struct error *error)

@@ -152,6 +152,7 @@ static void read_job(sqlite3_stmt *statement, struct store_job *job)
         .finished_wall_ns = (uint64_t)sqlite3_column_int64(statement, 8),
         .preemptions = (uint64_t)sqlite3_column_int64(statement, 9),
         .result = column_text(statement, 10),
+        .lease = column_text(statement, 11),
     };
 }
 
@@ -161,7 +162,7 @@ int store_load_jobs(struct store *store,
 {
     static const char sql[] =
         "SELECT number, id, specification, state, ended, reason, submitted_wall_ns,"
-        " started_wall_ns, finished_wall_ns, preemptions, result FROM jobs ORDER BY number";
+        " started_wall_ns, finished_wall_ns, preemptions, result, lease FROM jobs ORDER BY number";
     int result = 0;
     sqlite3_stmt *statement = NULL;
     if (sqlite3_prepare_v2(store->database, sql, -1, &statement, NULL) != SQLITE_OK) {

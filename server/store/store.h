@@ -1,13 +1,12 @@
-/* store.h: what must survive a crash of the server: jobs, endpoints added by a call, settings
- * (mode, hold), ledger totals and the count of starts, in one SQLite file.
- * Write:   a write is queued and done on the store's own thread; all that waits goes into one
- *          transaction (group commit, WAL). `done` is called on the store's thread once the
- *          write is on disk, or with the error and nothing of it written; it must only post a
- *          letter. Writes are committed in the order they were queued.
- * Disk:    a group waits for the disk (synchronous FULL). One of accounts alone does not: kill -9
- *          does not lose it, a power cut may; the next group that waits takes it along.
- * Bound:   writes come from the control thread only, one per change of an object; the ledger and
- *          the figures of jobs are written at most every few seconds. Of ended jobs the newest
+/* store.h: what must survive a crash of the server: jobs and their leases, endpoints added by a
+ * call, settings (mode, hold), ledger totals and the count of starts, in one SQLite file. Write: a
+ * write is queued and done on the store's own thread; all that waits goes into one transaction
+ * (group commit, WAL). `done` is called on the store's thread once the write is on disk, or with
+ * the error and nothing of it written; it must only post a letter. Writes are committed in the
+ * order they were queued. Disk:    a group waits for the disk (synchronous FULL). One of accounts
+ * alone does not: kill -9 does not lose it, a power cut may; the next group that waits takes it
+ * along. Bound:   writes come from the control thread only, one per change of an object; the ledger
+ * and the figures of jobs are written at most every few seconds. Of ended jobs the newest
  *          STORE_ENDED_JOBS_MAX are kept.
  * Alone:   one server per state directory (a lock on `<directory>/lock`, freed by the kernel when
  *          the server dies); the error names the other server's process.
@@ -25,7 +24,7 @@
 
 #include "server/base/error.h"
 
-#define STORE_SCHEMA 2
+#define STORE_SCHEMA 3
 #define STORE_ENDED_JOBS_MAX 1000
 #define STORE_REQUEST_NS (UINT64_C(86400) * 1000000000) /* a request is remembered for a day */
 
@@ -43,6 +42,7 @@ struct store_job {
     uint64_t submitted_wall_ns, started_wall_ns, finished_wall_ns;
     uint64_t preemptions;
     const char *result; /* last known figures, a JSON text */
+    const char *lease;  /* what an outside job holds and its runs so far, a JSON text; "": none */
 };
 
 /* A client's call that made a job, by the id that the client gave to it. The newest of an id. */

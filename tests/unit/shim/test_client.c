@@ -472,11 +472,11 @@ static void a_server_with_an_older_token_changes_nothing(void **state)
 
 static int guest_connect(const struct fixture *fixture)
 {
-    struct address address;
+    struct shim_address address;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    assert_int_equal(address_open(&address, fixture->directory, NULL), 0);
+    assert_int_equal(shim_address_open(&address, fixture->directory, NULL), 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&address.name, sizeof(address.name)), 0);
-    address_close(&address);
+    shim_address_close(&address);
     return fd;
 }
 

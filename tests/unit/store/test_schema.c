@@ -71,6 +71,7 @@ static int check_job(void *context, const struct store_job *job, struct error *e
         assert_int_equal(job->finished_wall_ns, 72);
         assert_int_equal(job->preemptions, 3);
         assert_string_equal(job->result, "{\"step\":5}");
+        assert_string_equal(job->lease, "");
     } else {
         assert_int_equal(job->number, 9);
         assert_string_equal(job->specification, "{\"a\":1}");
@@ -99,7 +100,7 @@ static void assert_all_of_version_1_is_there(const struct place *place)
     assert_database_is_whole(place);
 }
 
-static void version_1_becomes_version_2_with_all_that_is_in_it(void **state)
+static void version_1_becomes_the_present_one_with_all_that_is_in_it(void **state)
 {
     make_version_1(*state);
     struct store *store = open_or_fail(*state);
@@ -172,7 +173,7 @@ static void a_newer_schema_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(version_1_becomes_version_2_with_all_that_is_in_it),
+        TEST(version_1_becomes_the_present_one_with_all_that_is_in_it),
         TEST(kill_9_at_any_write_of_the_migration_loses_nothing),
         TEST(a_migration_that_does_not_fit_leaves_the_version_before),
         TEST(a_newer_schema_is_refused),

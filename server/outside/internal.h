@@ -1,0 +1,102 @@
+/* internal.h: what the files of the outside room share. */
+#ifndef TIDEPOOL_OUTSIDE_INTERNAL_H
+#define TIDEPOOL_OUTSIDE_INTERNAL_H
+
+#include <limits.h>
+#include <pthread.h>
+
+#include "server/base/mailbox.h"
+#include "server/outside/command.h"
+#include "server/outside/outside.h"
+#include "server/shim/client.h"
+
+/* ---- one order to the thread (order.c) ----------------------------------------------------------
+ */
+
+enum order_kind {
+    ORDER_START,
+    ORDER_FIND,
+    ORDER_FREEZE,
+    ORDER_THAW,
+    ORDER_SIGNAL,
+    ORDER_KILL,
+    ORDER_NOTICE,
+    ORDER_FORGET,
+    ORDER_STOP,
+};
+
+struct order {
+    struct letter letter; /* first */
+    enum order_kind kind;
+    struct outside_lease lease; /* START; job, run and id: FIND; its texts are the order's */
+    uint64_t tag;
+    int signal;
+    enum outside_reach reach;
+    uint64_t grace_ns, bound_ns;
+    uint64_t notice_boot_ns, kill_boot_ns;
+    char *text; /* START: specification; NOTICE: the record, NULL: over */
+    char *id, *devices, *cpus;
+};
+
+void order_destroy(struct order *order); /* NULL is fine */
+
+/* ---- one job's supervisor (supervisor.c)
+ * ----------------------------------------------------------------
+ */
+
+struct supervisor {
+    struct supervisor *next;
+    struct outside *outside;
+    uint64_t job;
+    uint32_t run;
+    char *id;
+    char folder[PATH_MAX], run_folder[PATH_MAX];
+    struct shim_client *client; /* NULL: not connected */
+    struct shim_record record;  /* as last told */
+    bool running_told, over;    /* over: its end was told */
+    bool frozen, state_awaited;
+    uint64_t find_ns, find_until_ns; /* when to look for its shim again, and how long */
+    /* Commands that are not answered yet; 0: none. A late answer of another one is not theirs. */
+    uint64_t freeze, freeze_tag, thaw, thaw_tag, kill;
+    uint64_t answer_by_ns;              /* of the one that is awaited longest */
+    bool woken;                         /* the shim was silent, and was sent SIGCONT */
+    uint64_t kill_at_ns, kill_until_ns; /* TERM was sent: when KILL, and when it is stuck */
+    bool stuck_told;
+    uint64_t remains_ns, remains_until_ns; /* its shim is gone: when to end what is left */
+};
+
+struct outside {
+    struct outside_options options;
+    char *state_directory;
+    struct mailbox *mailbox;
+    pthread_t thread;
+    bool started;
+    bool stopping;                  /* the thread's */
+    struct order *stop;             /* made at the start, so that there is memory for it */
+    struct supervisor *supervisors; /* the thread's */
+};
+
+struct supervisor *supervisor_create(struct outside *outside, uint64_t job, uint32_t run,
+                                     const char *id);
+void supervisor_destroy(struct supervisor *supervisor);
+void supervisor_start(struct supervisor *supervisor, const struct order *order);
+void supervisor_find(struct supervisor *supervisor);
+void supervisor_order(struct supervisor *supervisor, const struct order *order);
+/* What is due; when to look again (UINT64_MAX: not by itself). */
+uint64_t supervisor_turn(struct supervisor *supervisor, uint64_t now_ns);
+int supervisor_fd(const struct supervisor *supervisor); /* -1: none */
+void supervisor_ready(struct supervisor *supervisor);
+
+/* ---- what a job reads (files.c, environment.c) --------------------------------------------------
+ */
+
+/* Replaces a file as a whole; mode 0600. */
+int file_write(const char *folder, const char *name, const char *text, struct error *error);
+void file_remove(const char *folder, const char *name);
+
+/* The client's variables and the server's own. NULL: no memory. Freed by environment_free. */
+char **environment_make(const struct command *command, const struct outside_lease *lease,
+                        const char *folder);
+void environment_free(char **environment);
+
+#endif
