@@ -32,10 +32,17 @@ enum {
     OPTION_LOGS = 1u << 13,
     OPTION_SIGNAL = 1u << 14,
     OPTION_REPORT = 1u << 15,
+    OPTION_TERMS = 1u << 20, /* --reason comes with OPTION_REASON */
+    OPTION_WITHIN = 1u << 21,
+    OPTION_SETTINGS = 1u << 22,
 };
 
 struct cli_options {
-    bool json, help, once, wait, no_wait, active, dry_run;
+    bool json, help, once, wait, no_wait, active, dry_run, stays;
+    const char *actor;
+    double expires_s, within_s;
+    int64_t expected_revision;
+    int64_t endpoint_priority; /* -1: not given */
     const char *server, *token, *request_id, *name, *reason, *output;
     double timeout_s, slo_ms, interval_s;
     int64_t moves;
@@ -82,7 +89,7 @@ struct command_group {
     size_t count;
 };
 extern const struct command_group commands_status, commands_jobs, commands_outside,
-    commands_devices, commands_endpoints, commands_sim;
+    commands_devices, commands_endpoints, commands_settings, commands_sim;
 
 uint64_t cli_timeout_ns(const struct cli *cli); /* of one call: --timeout, else 30 s */
 int cli_connect(struct cli *cli, struct error *error);
@@ -105,6 +112,12 @@ int cli_write_message(struct cli *cli, const ProtobufCMessage *message);
 void cli_catch_signals(struct cli *cli);
 int cli_signal(struct cli *cli); /* the signal that came, 0: none */
 
+/* A setting changed while the server runs: of the device or endpoint that the arguments name. */
+int cli_change_device(struct cli *cli);
+int cli_set_endpoint(struct cli *cli);
+
+/* Prints what a trial has found. */
+void cli_tell_dry_run(const Tidepool__V1__DryRunResponse *would);
 /* Shows what the change in the request would bring; an exit code. */
 int cli_dry_run(struct cli *cli, Tidepool__V1__DryRunRequest *request);
 /* The exit code of a job that is over: of a program its own, or what became of it. */

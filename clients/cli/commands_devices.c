@@ -8,6 +8,9 @@
 
 static int devices_run(struct cli *cli)
 {
+    if (cli->argument_count > 0) {
+        return cli_change_device(cli);
+    }
     struct error error = {0};
     Tidepool__V1__ListDevicesRequest request = TIDEPOOL__V1__LIST_DEVICES_REQUEST__INIT;
     Tidepool__V1__ListDevicesResponse *list = NULL;
@@ -197,7 +200,9 @@ static int why_run(struct cli *cli)
 }
 
 static const struct command commands[] = {
-    {"devices", "", "what there is and what holds it", 0, 0, 0, devices_run},
+    {"devices", "[cordon|uncordon|drain|reclaim DEVICE]",
+     "what there is and what holds it; keep work off a device, or empty it", 0, 2,
+     OPTION_TERMS | OPTION_REASON | OPTION_WITHIN | OPTION_DRY_RUN, devices_run},
     {"scale", "", "how many devices would be needed, and what for", 0, 0, 0, scale_run},
     {"why", "[NAME]", "why a device, job or endpoint is where it is", 0, 1, OPTION_WHY, why_run},
     {"hold", "on|off", "stop all moves, or let them go on", 1, 1, OPTION_REASON, hold_run},

@@ -16,6 +16,9 @@
 
 static int endpoints_run(struct cli *cli)
 {
+    if (cli->argument_count > 0) {
+        return cli_set_endpoint(cli);
+    }
     struct error error = {0};
     struct view view = {0};
     Tidepool__V1__ListEndpointsRequest request = TIDEPOOL__V1__LIST_ENDPOINTS_REQUEST__INIT;
@@ -328,7 +331,8 @@ out:
 }
 
 static const struct command commands[] = {
-    {"endpoints", "", "models that clients can call", 0, 0, 0, endpoints_run},
+    {"endpoints", "[set ENDPOINT]", "models that clients can call; change a running one", 0, 2,
+     OPTION_TERMS | OPTION_REASON | OPTION_SETTINGS | OPTION_DRY_RUN, endpoints_run},
     {"serve", "MODEL", "serve an .onnx file, or a model of the repository by its name", 1, 1,
      OPTION_SERVE | OPTION_NO_WAIT, serve_run},
     {"unserve", "ENDPOINT", "finish its requests, then stop serving it", 1, 1, 0, unserve_run},

@@ -11,8 +11,9 @@ static void head_print(const Tidepool__V1__DryRunRequest *request,
     bool starts = request->change_case == TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_SUBMIT_JOB ||
                   request->change_case == TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_RESUME_JOB;
     if (answer->refused[0] != '\0') {
-        printf("would be refused: %s\n", answer->refused);
-    } else if (starts && isnan(answer->starts_after_s)) {
+        return;
+    }
+    if (starts && isnan(answer->starts_after_s)) {
         printf("would not start within %s\n",
                text_duration(&time, (uint64_t)(answer->horizon_s * 1e9)));
     } else if (starts && answer->starts_after_s == 0) {
@@ -23,8 +24,12 @@ static void head_print(const Tidepool__V1__DryRunRequest *request,
     }
 }
 
-static void moves_print(const Tidepool__V1__DryRunResponse *answer)
+void cli_tell_dry_run(const Tidepool__V1__DryRunResponse *answer)
 {
+    if (answer->refused[0] != '\0') {
+        printf("would be refused: %s\n", answer->refused);
+    }
+
     for (size_t i = 0; i < answer->n_moves; i++) {
         const Tidepool__V1__DryRunMove *move = answer->moves[i];
         printf("%8.2f s  %s%s\n", move->after_s, move->move->text,
@@ -47,7 +52,7 @@ int cli_dry_run(struct cli *cli, Tidepool__V1__DryRunRequest *request)
         exit_code = cli_write_message(cli, &answer->base);
     } else {
         head_print(request, answer);
-        moves_print(answer);
+        cli_tell_dry_run(answer);
     }
     control_free(answer);
     return exit_code;

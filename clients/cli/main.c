@@ -34,14 +34,26 @@ static const struct argument options[] = {
      "only jobs that are not over"},
     {"name", ARGUMENT_TEXT, FIELD(name), OPTION_SERVE, 0, 0, "NAME",
      "of the endpoint (default: from the file's name)"},
-    {"slo-ms", ARGUMENT_NUMBER, FIELD(slo_ms), OPTION_SERVE, 0.001, 3.6e6, "MS",
+    {"slo-ms", ARGUMENT_NUMBER, FIELD(slo_ms), OPTION_SERVE | OPTION_SETTINGS, 0.001, 3.6e6, "MS",
      "promised latency (default: the model's own configuration, else 100)"},
-    {"devices", ARGUMENT_RANGE, FIELD(devices), OPTION_SERVE, 0, 4096, "MIN:MAX",
+    {"devices", ARGUMENT_RANGE, FIELD(devices), OPTION_SERVE | OPTION_SETTINGS, 0, 4096, "MIN:MAX",
      "how many devices serve it (default 0 to all)"},
     {"no-wait", ARGUMENT_FLAG, FIELD(no_wait), OPTION_NO_WAIT, 0, 0, NULL,
      "do not wait until the endpoint is ready"},
     {"reason", ARGUMENT_TEXT, FIELD(reason), OPTION_REASON, 0, 0, "TEXT",
      "shown by status and why"},
+    {"actor", ARGUMENT_TEXT, FIELD(actor), OPTION_TERMS, 0, 0, "NAME",
+     "who changes it (default: your user number)"},
+    {"expires", ARGUMENT_NUMBER, FIELD(expires_s), OPTION_TERMS, 1, 31622400, "SECONDS",
+     "then what the configuration says holds again (default: it stays)"},
+    {"expected-revision", ARGUMENT_INT, FIELD(expected_revision), OPTION_TERMS, 1, 9e15, "N",
+     "only if its settings have not been changed after this revision"},
+    {"within", ARGUMENT_NUMBER, FIELD(within_s), OPTION_WITHIN, 0, 2592000, "SECONDS",
+     "until the device is empty (default: as soon as its holders can)"},
+    {"stays", ARGUMENT_FLAG, FIELD(stays), OPTION_WITHIN, 0, 0, NULL,
+     "of reclaim: it is not wanted back any more"},
+    {"priority", ARGUMENT_INT, FIELD(endpoint_priority), OPTION_SETTINGS, 0, 100, "N",
+     "higher goes first"},
     {"moves", ARGUMENT_INT, FIELD(moves), OPTION_WHY, 1, 1000, "N",
      "how many of the last moves (default 20)"},
     {"output", ARGUMENT_TEXT, FIELD(output), OPTION_INFER, 0, 0, "FILE",
@@ -92,9 +104,9 @@ static const struct argument options[] = {
      "ask, once per notice, for more time"},
 };
 
-static const struct command_group *const groups[] = {&commands_status,  &commands_outside,
-                                                     &commands_jobs,    &commands_endpoints,
-                                                     &commands_devices, &commands_sim};
+static const struct command_group *const groups[] = {
+    &commands_status,  &commands_outside,  &commands_jobs, &commands_endpoints,
+    &commands_devices, &commands_settings, &commands_sim};
 #define GROUP_COUNT (sizeof(groups) / sizeof(groups[0]))
 
 static const struct {
@@ -266,10 +278,13 @@ static int output_finish(int exit_code)
 
 int main(int argc, char **argv)
 {
-    struct cli cli = {
-        .command = "help",
-        .signal_fd = -1,
-        .options = {.notice_s = -1, .step = -1, .checkpointed_step = -1, .waiting_s = -1}};
+    struct cli cli = {.command = "help",
+                      .signal_fd = -1,
+                      .options = {.notice_s = -1,
+                                  .step = -1,
+                                  .checkpointed_step = -1,
+                                  .waiting_s = -1,
+                                  .endpoint_priority = -1}};
     int exit_code;
     if (argc < 2) {
         help_print(stderr);

@@ -84,6 +84,17 @@ int serve_endpoint_add(struct serve *serve, uint64_t number, struct repository_m
     return 0;
 }
 
+void serve_endpoint_set(struct serve *serve, uint64_t number, uint64_t slo_ns, int32_t priority)
+{
+    enter();
+    struct endpoint *endpoint = endpoint_numbered(serve, number);
+    if (endpoint != NULL) {
+        endpoint->config.slo_latency_ns = slo_ns;
+        endpoint->config.priority = priority;
+    }
+    leave_changed();
+}
+
 /* What waits is answered UNAVAILABLE at once; what runs is finished. */
 void serve_endpoint_remove(struct serve *serve, uint64_t number)
 {

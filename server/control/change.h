@@ -48,6 +48,44 @@ void control_set_hold(struct control *control, bool hold, const char *reason, co
 void control_set_mode(struct control *control, enum core_mode mode, control_done *done,
                       void *context);
 
+/* ---- settings changed while running; done at once, answered when on disk ----------------------
+ */
+
+/* Who, why, until when. Texts outlive the call. */
+struct control_terms {
+    const char *actor, *reason;
+    uint64_t expires_in_ns;     /* then the configuration's holds again; 0: it stays */
+    uint64_t expected_revision; /* ABORTED when its settings were changed after it; 0: whatever */
+    bool validate_only;         /* checked, and answered as if done */
+};
+/* On: nothing new comes onto it. Off: ends a drain, too. */
+void control_device_cordon(struct control *control, size_t index, bool on,
+                           const struct control_terms *terms, control_done *done, void *context);
+/* Cordoned, and what is on it leaves by then. */
+void control_device_drain(struct control *control, size_t index, uint64_t within_ns,
+                          const struct control_terms *terms, control_done *done, void *context);
+/* Its provider takes it back then; `stays`: it does not any more. */
+void control_device_reclaim(struct control *control, size_t index, uint64_t within_ns, bool stays,
+                            const struct control_terms *terms, control_done *done, void *context);
+
+struct control_endpoint_wish {
+    bool sets_min, sets_max, sets_slo, sets_priority; /* the others stay as they are */
+    uint32_t devices_min, devices_max;
+    double slo_ms;
+    int32_t priority;
+};
+void control_endpoint_set(struct control *control, size_t index,
+                          const struct control_endpoint_wish *wish,
+                          const struct control_terms *terms, control_done *done, void *context);
+
+/* What the configuration says holds again. NOT_FOUND: there is no such override. */
+struct control_override_name {
+    const char *object, *name; /* "device" or "endpoint", and its name */
+    const char *field;         /* "": all of the object's */
+};
+void control_override_drop(struct control *control, const struct control_override_name *which,
+                           const struct control_terms *terms, control_done *done, void *context);
+
 void control_device_fail(struct control *control, size_t index, const char *reason);
 /* FAILED_PRECONDITION when it has not failed. */
 int control_device_recover(struct control *control, size_t index, struct error *error);

@@ -231,13 +231,16 @@ struct control *control_create(const struct control_parts *parts, struct error *
     /* Revisions of two runs never meet: a run has 2^40 of them. */
     control->revision_floor = control->revision = store_epoch(parts->store) << 40;
     control->requests = requests_create();
-    if (control->requests == NULL) {
+    control->overrides = overrides_create();
+    if (control->requests == NULL || control->overrides == NULL) {
         error_set(error, ERROR_RESOURCE_EXHAUSTED, "start the control thread: no memory");
         control_destroy(control);
         return NULL;
     }
     if (create_loop(control, error) < 0 || create_core(control, error) < 0 ||
-        devices_create(control, error) < 0 || jobs_load(control, error) < 0) {
+        devices_create(control, error) < 0 || jobs_load(control, error) < 0 ||
+        overrides_load(control->overrides, control->store, control->start_ns,
+                       control->start_wall_ns, error) < 0) {
         control_destroy(control);
         return NULL;
     }
@@ -369,6 +372,7 @@ static void destroy_objects(struct control *control)
     free(control->endpoints);
     free(control->jobs);
     requests_destroy(control->requests);
+    overrides_destroy(control->overrides);
     free(control->devices);
     timeline_destroy(control->timeline);
 }

@@ -4,6 +4,7 @@
 
 #include "server/base/log.h"
 #include "server/base/options.h"
+#include "server/control/adjust.h"
 #include "server/control/state.h"
 
 static uint32_t kind_of(struct control *control, const char *kind)
@@ -60,7 +61,7 @@ void devices_boot(struct control *control)
         event.device_added.kind = kind_of(control, entry->device->kind);
         event.device_added.memory_bytes = entry->device->memory_bytes;
         control_feed(control, event);
-        revision_touch(control, &entry->revisions, true);
+        device_adjust(control, i);
     }
     scale_refresh(control);
 }
@@ -235,6 +236,7 @@ bool control_device_at(struct control *control, size_t index, struct control_dev
     if (index >= control->device_count) {
         return false;
     }
+    static char reason[OVERRIDE_ACTOR_SIZE + OVERRIDE_REASON_SIZE + 32]; /* the control thread's */
     const struct device_entry *entry = &control->devices[index];
     const struct job_entry *job = NULL;
     *ret_device = (struct control_device){
@@ -247,8 +249,13 @@ bool control_device_at(struct control *control, size_t index, struct control_dev
         .handover = share_of_last_second(control, (uint32_t)index, TIMELINE_HANDOVER),
     };
     ret_device->state = device_state(control, (uint32_t)index, &ret_device->core);
-    if (ret_device->core.drained && entry->reason.text[0] == '\0') {
-        ret_device->reason = "drained: much slower than its kind";
+    ret_device->cordoned = entry->cordoned;
+    ret_device->leaves_wall_ns = entry->leaves_wall_ns;
+    if (entry->reason.text[0] == '\0') {
+        device_adjust_reason(control, (uint32_t)index, reason, sizeof reason);
+        ret_device->reason = reason[0] != '\0'          ? reason
+                             : ret_device->core.drained ? "drained: much slower than its kind"
+                                                        : "";
     }
     job = ret_device->core.lease != 0 ? job_by_number(control, ret_device->core.lease, NULL) : NULL;
     ret_device->job = job != NULL ? job->id : "";

@@ -127,6 +127,19 @@ static int put_removal(struct control *control, const struct control_dry_change 
     return 0;
 }
 
+static int put_cordon(struct control *control, const struct control_dry_change *change,
+                      struct core_event *event, struct error *error)
+{
+    size_t index = 0;
+    if (control_device_find(control, change->name, &index, error) < 0) {
+        return -1;
+    }
+    event->kind = CORE_EVENT_DEVICE_CORDONED;
+    event->device_flag.device = device_number((uint32_t)index);
+    event->device_flag.on = change->on;
+    return 0;
+}
+
 /* Each like the first one of the kind that is here. */
 static int put_devices(const struct control *control, const struct control_dry_change *change,
                        struct dry *dry, struct error *error)
@@ -180,6 +193,8 @@ static int put_change(struct control *control, const struct control_dry_change *
         return put_devices(control, change, dry, error);
     case CONTROL_DRY_REMOVE_DEVICE:
         return put_removal(control, change, event, error);
+    case CONTROL_DRY_CORDON:
+        return put_cordon(control, change, event, error);
     }
     return error_set(error, ERROR_INVALID_ARGUMENT, "dry run: no such change");
 }

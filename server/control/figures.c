@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/control/adjust.h"
 #include "server/control/state.h"
 
 #define TICKS_PER_SECOND (1000 / TICK_MS)
@@ -358,6 +359,7 @@ void on_tick(evutil_socket_t fd, short what, void *arg)
         ledger_store(control);
     }
     store_again(control);
+    overrides_expire(control);
     if (control->ticks % TICKS_PER_SECOND == 0) {
         scale_refresh(control);
     }

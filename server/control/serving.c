@@ -5,6 +5,7 @@
 
 #include "server/base/log.h"
 #include "server/base/options.h"
+#include "server/control/adjust.h"
 #include "server/control/state.h"
 
 /* What is wished for one endpoint; also how it is kept in the store. */
@@ -105,10 +106,11 @@ static void fill_entry(struct control *control, struct endpoint_entry *endpoint,
     endpoint->runtime = config->runtime->name;
     endpoint->version = model->version;
     endpoint->batch_max = model->signature->batch_max;
-    endpoint->devices_min = config->devices_min;
-    endpoint->devices_max = config->devices_max;
-    endpoint->priority = config->priority;
-    endpoint->slo_ns = config->slo_latency_ns;
+    endpoint->configured = (struct endpoint_settings){.devices_min = config->devices_min,
+                                                      .devices_max = config->devices_max,
+                                                      .priority = config->priority,
+                                                      .slo_ns = config->slo_latency_ns};
+    endpoint_adjust(control, endpoint);
     endpoint->slo_target = config->slo_target;
     endpoint->kinds_mask = device_kinds_mask(control, config->device_kind);
     endpoint->requests_per_s = 0;
@@ -131,6 +133,7 @@ static int endpoint_begin(struct control *control, struct endpoint_entry *endpoi
     }
     load->model = NULL; /* serve's now */
     endpoint->in_serve = true;
+    serve_endpoint_set(control->serve, endpoint->number, endpoint->slo_ns, endpoint->priority);
     endpoint->sampled_ns = control->now_ns;
     endpoint->sample.state = ENDPOINT_LOADING;
     struct core_event event = {.kind = CORE_EVENT_ENDPOINT_ADDED};

@@ -93,47 +93,47 @@ void ledger_store(struct control *control)
 /* ---- calls
  * --------------------------------------------------------------------------------------------- */
 
-/* The change is done at once; its answer waits for the disk, since it holds over a restart. */
-struct setting_change {
-    struct control_call call; /* first */
-    struct control *control;
-    control_done *done;
-    void *context;
-    struct error error;
-};
-
 static void run_kept(struct control *control, struct control_call *call)
 {
-    struct setting_change *change = (struct setting_change *)call;
-    change->done(control, change->context, 0,
-                 change->error.code != ERROR_NONE ? &change->error : NULL);
-    free(change);
+    struct kept_answer *answer = (struct kept_answer *)call;
+    if (answer->endpoint != 0 && answer->error.code == ERROR_NONE &&
+        endpoint_by_number(control, answer->endpoint, &answer->index) == NULL) {
+        error_set(&answer->error, ERROR_ABORTED, "the endpoint was stopped meanwhile");
+    }
+    answer->done(control, answer->context, answer->index,
+                 answer->error.code != ERROR_NONE ? &answer->error : NULL);
+    free(answer);
 }
 
-static void on_kept(void *context, const struct error *error)
+struct kept_answer *kept_answer_create(struct control *control, control_done *done, void *context)
 {
-    struct setting_change *change = context;
-    if (error != NULL) {
-        change->error = *error;
-        error_prefix(&change->error, "done, but a restart will not know of it");
+    struct kept_answer *answer = calloc(1, sizeof *answer);
+    if (answer != NULL) {
+        *answer = (struct kept_answer){
+            .call = {.run = run_kept}, .control = control, .done = done, .context = context};
     }
-    control_post(change->control, &change->call);
+    return answer;
+}
+
+void kept_answer_done(void *context, const struct error *error)
+{
+    struct kept_answer *answer = context;
+    if (error != NULL) {
+        answer->error = *error;
+        error_prefix(&answer->error, "done, but a restart will not know of it");
+    }
+    control_post(answer->control, &answer->call);
 }
 
 static void keep(struct control *control, const char *name, const char *value, control_done *done,
                  void *context)
 {
-    struct setting_change *change = calloc(1, sizeof *change);
-    int result = -ERROR_RESOURCE_EXHAUSTED;
-    if (change != NULL) {
-        *change = (struct setting_change){
-            .call = {.run = run_kept}, .control = control, .done = done, .context = context};
-        result = store_put_setting(control->store, name, value, on_kept, change);
-    }
-    if (result < 0) {
+    struct kept_answer *answer = kept_answer_create(control, done, context);
+    if (answer == NULL ||
+        store_put_setting(control->store, name, value, kept_answer_done, answer) < 0) {
         struct error error = {0};
         error_set(&error, ERROR_RESOURCE_EXHAUSTED, "keep the setting '%s': no memory", name);
-        free(change);
+        free(answer);
         done(control, context, 0, &error);
     }
 }

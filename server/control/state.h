@@ -15,6 +15,7 @@
 #include "server/control/change.h"
 #include "server/control/control.h"
 #include "server/control/loader.h"
+#include "server/control/overrides.h"
 #include "server/control/requests.h"
 #include "server/control/twin.h"
 #include "server/control/view.h"
@@ -37,6 +38,7 @@ struct reason {
 
 struct revisions {
     uint64_t any, state;
+    uint64_t settings; /* of the last change of what calls may set */
 };
 
 /* ---- objects ----------------------------------------------------------------------------------
@@ -51,7 +53,9 @@ struct device_entry {
     uint64_t stop_action, resume_action; /* wait for an outside job to be frozen, thawed */
     bool unsure;  /* nobody can say that the last holder's processes are gone */
     bool resting; /* as told to serve */
-    bool failed;  /* as told to the core */
+    bool failed;  /* as told to the core, like the next two */
+    bool cordoned;
+    uint64_t leaves_wall_ns; /* 0: it stays */
     struct reason reason;
     uint64_t sampled_ns, serving_seen_ns, wait_seen_ns;
     uint64_t slices_seen;
@@ -73,6 +77,13 @@ struct window {
     uint32_t count, next;
 };
 
+/* What calls may change, as the configuration has it. */
+struct endpoint_settings {
+    uint32_t devices_min, devices_max;
+    int32_t priority;
+    uint64_t slo_ns;
+};
+
 struct endpoint_entry {
     uint64_t number;
     struct revisions revisions;
@@ -82,6 +93,7 @@ struct endpoint_entry {
     uint32_t version, batch_max, devices_min, devices_max;
     int32_t priority;
     uint64_t slo_ns, memory_bytes;
+    struct endpoint_settings configured; /* the same without overrides */
     double slo_target;
     uint32_t kinds_mask;
     bool from_repository;
@@ -250,6 +262,7 @@ struct control {
     size_t job_count, job_capacity;
     uint64_t job_number;
     struct requests *requests;
+    struct overrides *overrides;
     size_t loads_open; /* of the start: the server is ready when they are done */
     bool opened;
     uint32_t outside_count; /* jobs, not ended */
@@ -484,6 +497,20 @@ void job_refresh_figures(struct job_entry *job);
 int settings_load(struct control *control, struct core_config *core_config, struct error *error);
 void settings_boot(struct control *control);
 void ledger_store(struct control *control);
+/* The answer to a change that is done and holds over a restart: it waits for the disk. A store_done
+ * with this as its context posts it. */
+struct kept_answer {
+    struct control_call call; /* first */
+    struct control *control;
+    control_done *done;
+    void *context;
+    size_t index;      /* of the object, for `done` */
+    uint64_t endpoint; /* its number, when it is one: then the index is found again; 0: none */
+    struct error error;
+};
+struct kept_answer *kept_answer_create(struct control *control, control_done *done,
+                                       void *context); /* NULL: no memory */
+void kept_answer_done(void *context, const struct error *error);
 /* For store_put_*: counts what could not be written (context: the control). */
 void count_store_error(void *context, const struct error *error);
 

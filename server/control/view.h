@@ -95,6 +95,8 @@ struct control_device {
     const char *instances[64];
     size_t instance_count;
     double serving, training, handover; /* shares of the last second */
+    bool cordoned;                      /* by a call, as the next one */
+    uint64_t leaves_wall_ns;            /* it must be empty by then; 0: it stays */
     struct core_device_view core;
 };
 bool control_device_at(struct control *control, size_t index, struct control_device *ret_device);
@@ -151,6 +153,15 @@ struct control_job {
 };
 bool control_job_at(struct control *control, size_t index, struct control_job *ret_job);
 
+/* By object, name and field. */
+struct control_override {
+    const char *object, *name, *field, *actor, *reason;
+    char value[32], configured[32]; /* in the unit of the field's name; configured "": not here */
+    uint64_t made_wall_ns, expires_wall_ns; /* 0: it stays */
+};
+bool control_override_at(const struct control *control, size_t index,
+                         struct control_override *ret_override);
+
 /* By id or number ("cpu:0-1", "0"; "digits-3", "3"); by name. NOT_FOUND names what was asked for,
  * and the nearest or all that there are. Index as above. */
 int control_device_find(struct control *control, const char *text, size_t *ret_index,
@@ -204,6 +215,7 @@ enum control_dry_kind {
     CONTROL_DRY_MODE,            /* mode */
     CONTROL_DRY_ADD_DEVICES,     /* name of the kind, devices */
     CONTROL_DRY_REMOVE_DEVICE,   /* name, within_s: 0: at once, without notice */
+    CONTROL_DRY_CORDON,          /* name of the device, on */
 };
 struct control_dry_change {
     enum control_dry_kind kind;

@@ -215,6 +215,33 @@ static void say_victims(struct sentence *sentence, const struct control_move *mo
     }
 }
 
+static void say_story(struct sentence *sentence, const struct override_story *story)
+{
+    if (story == NULL || story->removed) {
+        return;
+    }
+    if (story->override.object == OVERRIDE_DEVICE) {
+        say(sentence, "; asked for by %s", story->override.actor);
+    } else {
+        say(sentence, "; its %s set by %s", story->override.field, story->override.actor);
+    }
+    say(sentence, "%s%s", story->override.reason[0] != '\0' ? ": " : "", story->override.reason);
+}
+
+/* Who asked for what this follows from, where a call has changed the object's settings. */
+static void say_who(const struct control *control, struct sentence *sentence,
+                    const struct control_move *move)
+{
+    const struct core_explanation *core = &move->core;
+    bool leaves = core->reason == CORE_REASON_RECLAIM && core->device != 0;
+    const struct override_story *story =
+        leaves ? overrides_story(control->overrides, OVERRIDE_DEVICE, move->device, core->time_ns)
+        : core->endpoint != 0
+            ? overrides_story(control->overrides, OVERRIDE_ENDPOINT, move->endpoint, core->time_ns)
+            : NULL;
+    say_story(sentence, story);
+}
+
 void move_fill(struct control *control, const struct core_explanation *core,
                struct control_move *move)
 {
@@ -235,6 +262,7 @@ void move_fill(struct control *control, const struct core_explanation *core,
     say_what(&sentence, move);
     say_figures(&sentence, core);
     say_victims(&sentence, move);
+    say_who(control, &sentence, move);
 }
 
 /* ---- asking
@@ -340,6 +368,8 @@ static void summarise_endpoint(struct control *control, uint64_t number, struct 
     if (endpoint.p99_ms == endpoint.p99_ms) {
         say(sentence, ", p99 %.2f ms of %.4g ms", endpoint.p99_ms, (double)endpoint.slo_ns / 1e6);
     }
+    say_story(sentence, overrides_story(control->overrides, OVERRIDE_ENDPOINT, endpoint.name,
+                                        control->now_ns));
 }
 
 void control_summary(struct control *control, const struct control_subject *subject, char *text,

@@ -353,6 +353,13 @@ static void run_recover_device(struct control *control, struct control_call *let
     X(UNARY, StopServing, stop_serving_request, stop_serving, true)                                \
     X(UNARY, SetHold, set_hold_request, set_hold, true)                                            \
     X(UNARY, SetMode, set_mode_request, set_mode, true)                                            \
+    X(UNARY, CordonDevice, cordon_device_request, cordon_device, true)                             \
+    X(UNARY, UncordonDevice, uncordon_device_request, uncordon_device, true)                       \
+    X(UNARY, DrainDevice, drain_device_request, drain_device, true)                                \
+    X(UNARY, ReclaimDevice, reclaim_device_request, reclaim_device, true)                          \
+    X(UNARY, SetEndpoint, set_endpoint_request, set_endpoint, true)                                \
+    X(UNARY, ListOverrides, list_overrides_request, list_overrides, false)                         \
+    X(UNARY, DropOverride, drop_override_request, drop_override, true)                             \
     X(UNARY, InjectDeviceFault, inject_device_fault_request, inject_fault, true)                   \
     X(UNARY, RecoverDevice, recover_device_request, recover_device, true)                          \
     X(UNARY, Explain, explain_request, explain, false)                                             \

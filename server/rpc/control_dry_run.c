@@ -71,6 +71,13 @@ static int change_of(const Tidepool__V1__DryRunRequest *request,
         *ret_change = change_of_name(CONTROL_DRY_REMOVE_DEVICE, request->remove_device->device);
         ret_change->within_s = request->remove_device->within_s;
         return 0;
+    case TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_CORDON_DEVICE:
+        *ret_change = change_of_name(CONTROL_DRY_CORDON, request->cordon_device->device);
+        ret_change->on = true;
+        return 0;
+    case TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_UNCORDON_DEVICE:
+        *ret_change = change_of_name(CONTROL_DRY_CORDON, request->uncordon_device->device);
+        return 0;
     default:
         return error_set(error, ERROR_INVALID_ARGUMENT, "dry run: the change is missing");
     }

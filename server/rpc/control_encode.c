@@ -261,6 +261,8 @@ Tidepool__V1__Device *encode_device(struct scratch *scratch, const struct contro
     message->slices = device->core.slices;
     message->handovers = device->core.handovers;
     message->accounts = encode_accounts(scratch, device->core.account_ns, &message->n_accounts);
+    message->cordoned = device->cordoned;
+    message->leaves_wall_ns = device->leaves_wall_ns;
     return message;
 }
 

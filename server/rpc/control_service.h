@@ -44,6 +44,7 @@ struct task {
     struct control_service *service;
     const ProtobufCMessage *request;
     bool by_unix; /* a change, asked for by the Unix socket's user (checked), not by a token */
+    uint32_t uid; /* then */
 };
 
 /* control_task.c. The transport's thread: whoever may not is refused, else `run` is on its way. */
@@ -62,6 +63,15 @@ void on_job_changed(struct control *control, void *context, size_t index,
                     const struct error *error);
 void on_endpoint_changed(struct control *control, void *context, size_t index,
                          const struct error *error);
+
+/* control_adjust.c: settings changed while running. Each runs on the control thread. */
+void run_cordon_device(struct control *control, struct control_call *letter);
+void run_uncordon_device(struct control *control, struct control_call *letter);
+void run_drain_device(struct control *control, struct control_call *letter);
+void run_reclaim_device(struct control *control, struct control_call *letter);
+void run_set_endpoint(struct control *control, struct control_call *letter);
+void run_list_overrides(struct control *control, struct control_call *letter);
+void run_drop_override(struct control *control, struct control_call *letter);
 
 /* control_dry_run.c. With an error nothing is returned. Control thread. */
 Tidepool__V1__DryRunResponse *dry_run(struct scratch *scratch, struct control *control,

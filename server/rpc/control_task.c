@@ -113,12 +113,11 @@ static int authorize_token(struct control_service *service, const struct exchang
 
 /* *ret_unix: by the Unix socket's user, not by a token. */
 static int authorize(struct control_service *service, const struct exchange *exchange,
-                     bool *ret_unix, struct error *error)
+                     bool *ret_unix, uint32_t *ret_uid, struct error *error)
 {
-    uint32_t uid = 0;
     uint32_t pid = 0;
-    *ret_unix = exchange_peer(exchange, &uid, &pid);
-    return *ret_unix ? authorize_unix(uid, error) : authorize_token(service, exchange, error);
+    *ret_unix = exchange_peer(exchange, ret_uid, &pid);
+    return *ret_unix ? authorize_unix(*ret_uid, error) : authorize_token(service, exchange, error);
 }
 
 /* ---- the way there ---- */
@@ -128,7 +127,8 @@ void task_begin(struct control_service *service, struct exchange exchange,
 {
     struct error error = {0};
     bool by_unix = false;
-    if (method->changes && authorize(service, &exchange, &by_unix, &error) < 0) {
+    uint32_t uid = 0;
+    if (method->changes && authorize(service, &exchange, &by_unix, &uid, &error) < 0) {
         exchange_finish(&exchange, error.code, error.text);
         return;
     }
@@ -145,6 +145,7 @@ void task_begin(struct control_service *service, struct exchange exchange,
                           .exchange = exchange,
                           .service = service,
                           .request = request,
-                          .by_unix = by_unix};
+                          .by_unix = by_unix,
+                          .uid = uid};
     control_post(service->control, &task->letter);
 }

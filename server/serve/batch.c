@@ -33,7 +33,7 @@ static uint32_t batch_rows_max(const struct slot *slot, uint64_t oldest_ns, uint
     const struct endpoint *endpoint = slot->endpoint;
     const struct service_table *table = &endpoint->tables[slot->worker->kind];
     uint64_t budget_ns = slot->worker->own.slo_tightest_ns / 2;
-    uint64_t due_ns = clock_add_ns(oldest_ns, endpoint->config->slo_latency_ns);
+    uint64_t due_ns = clock_add_ns(oldest_ns, atomic_load(&endpoint->slo_ns));
     uint64_t left_ns = due_ns > now_ns ? due_ns - now_ns : 0;
     if (table->count == 0) {
         return endpoint->batch_limit; /* unknown: learned from what is run */
@@ -51,7 +51,7 @@ static uint64_t wait_end_ns(const struct slot *slot, uint64_t oldest_ns, uint32_
     const struct model_config *config = endpoint->config;
     uint64_t end_ns = clock_add_ns(oldest_ns, config->queue_delay_ns);
     uint64_t service_ns = service_table_ns(&endpoint->tables[slot->worker->kind], rows);
-    uint64_t latest_ns = clock_add_ns(oldest_ns, config->slo_latency_ns);
+    uint64_t latest_ns = clock_add_ns(oldest_ns, atomic_load(&endpoint->slo_ns));
     latest_ns = latest_ns > service_ns ? latest_ns - service_ns : 0;
     return latest_ns < end_ns ? latest_ns : end_ns;
 }
@@ -84,8 +84,8 @@ bool batch_due(struct slot *slot, uint64_t now_ns, uint64_t *ret_due_ns, uint64_
 {
     uint32_t count;
     *ret_due_ns = batch_look(slot, now_ns, &count);
-    *ret_key = clock_add_ns(queue_oldest_ns(&slot->endpoint->queue),
-                            slot->endpoint->config->slo_latency_ns);
+    *ret_key =
+        clock_add_ns(queue_oldest_ns(&slot->endpoint->queue), atomic_load(&slot->endpoint->slo_ns));
     return count > 0 && *ret_due_ns <= now_ns;
 }
 

@@ -58,6 +58,8 @@ struct endpoint *endpoint_create(struct serve *serve, uint64_t number,
                             endpoint->config->runtime->runs_inline(model->model);
     endpoint->queue.input_count = endpoint->signature->input_count;
     endpoint->queue.batched = endpoint->signature->batch_max > 0;
+    atomic_init(&endpoint->slo_ns, endpoint->config->slo_latency_ns);
+    atomic_init(&endpoint->priority, endpoint->config->priority);
     atomic_init(&endpoint->holds, 1);
     atomic_init(&endpoint->expiry_ns, UINT64_MAX);
     (void)pthread_mutex_init(&endpoint->lock, NULL);
@@ -276,7 +278,7 @@ static void danger_check(struct endpoint *endpoint, uint64_t expected_ns, uint32
                                 .projected_wait_ns = expected_ns,
                                 .queue_length = queue_length};
     uint64_t last_ns = atomic_load_explicit(&endpoint->danger_ns, memory_order_relaxed);
-    if (expected_ns <= endpoint->config->slo_latency_ns / 4 * 3 ||
+    if (expected_ns <= atomic_load(&endpoint->slo_ns) / 4 * 3 ||
         (last_ns != 0 && now_ns < clock_add_ns(last_ns, DANGER_INTERVAL_NS)) ||
         !atomic_compare_exchange_strong(&endpoint->danger_ns, &last_ns, now_ns)) {
         return;

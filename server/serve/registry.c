@@ -172,6 +172,24 @@ void serve_endpoint_remove(struct serve *serve, uint64_t number)
     serve_readiness_changed(serve);
 }
 
+/* ---- settings --------------------------------------------------------------------------------
+ */
+
+void serve_endpoint_set(struct serve *serve, uint64_t number, uint64_t slo_ns, int32_t priority)
+{
+    struct endpoint *endpoint = serve_endpoint_hold(serve, number);
+    if (endpoint == NULL) {
+        return;
+    }
+    atomic_store(&endpoint->priority, priority);
+    if (atomic_exchange(&endpoint->slo_ns, slo_ns) != slo_ns) {
+        for (uint32_t i = 0; i < serve->devices->count; i++) {
+            worker_change(&serve->workers[i], CHANGE_SLO, NULL);
+        }
+    }
+    endpoint_release(endpoint);
+}
+
 /* ---- figures ----------------------------------------------------------------------------------
  */
 

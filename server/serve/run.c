@@ -58,7 +58,7 @@ static void requests_count(struct slot *slot, const struct run_end *end)
         } else if (end->result < 0) {
             shard_failure(slot->shard, FAILURE_BACKEND, note, end->times.end_ns);
         } else {
-            shard_success(slot->shard, &end->times, note, slot->endpoint->config->slo_latency_ns);
+            shard_success(slot->shard, &end->times, note, atomic_load(&slot->endpoint->slo_ns));
         }
     }
     if (end->result == 0) {

@@ -72,6 +72,8 @@ void serve_on_answers(struct serve *serve, void (*begin)(void), void (*end)(void
  * ready. Takes the model over on success. ALREADY_EXISTS: the name or the number is in use. */
 int serve_endpoint_add(struct serve *serve, uint64_t number, struct repository_model *model,
                        struct error *error);
+/* In the place of the configuration's. What is on a device beside it is bounded anew. */
+void serve_endpoint_set(struct serve *serve, uint64_t number, uint64_t slo_ns, int32_t priority);
 /* No new request from now on; what was accepted is answered. Instances stay until the caller
  * removes each (serve_instance_remove): the last one leaves only when the queue is empty. Without
  * any instance what waits is answered UNAVAILABLE. */

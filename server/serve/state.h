@@ -101,6 +101,9 @@ struct endpoint {
     struct endpoint *name_next; /* of its bucket, under serve.names */
     struct endpoint *next; /* of serve.endpoints: read under control or names, changed under both */
 
+    /* The configuration's, until a call sets others. */
+    _Atomic uint64_t slo_ns;
+    _Atomic int32_t priority;
     _Atomic uint32_t holds;
     _Atomic uint64_t placed;                /* bit per worker with a ready instance */
     _Atomic uint32_t waiting, waiting_rows; /* the queue's */
@@ -136,7 +139,7 @@ struct endpoint {
 /* ---- a device's serving thread ----------------------------------------------------------------
  */
 
-enum change_kind { CHANGE_ADD, CHANGE_REMOVE, CHANGE_LOST };
+enum change_kind { CHANGE_ADD, CHANGE_REMOVE, CHANGE_LOST, CHANGE_SLO };
 
 struct change {
     struct change *next;

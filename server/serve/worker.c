@@ -32,7 +32,7 @@ static void slo_update(struct worker *worker)
 {
     uint64_t tightest_ns = UINT64_MAX;
     for (struct slot *slot = worker->own.slots; slot != NULL; slot = slot->next) {
-        uint64_t slo_ns = slot->endpoint->config->slo_latency_ns;
+        uint64_t slo_ns = atomic_load(&slot->endpoint->slo_ns);
         tightest_ns = slo_ns < tightest_ns ? slo_ns : tightest_ns;
     }
     worker->own.slo_tightest_ns = tightest_ns;
@@ -154,6 +154,9 @@ static void change_apply(struct worker *worker, const struct change *change)
     case CHANGE_LOST:
         slots_lose(worker);
         break;
+    case CHANGE_SLO:
+        slo_update(worker);
+        break;
     }
 }
 
@@ -198,9 +201,10 @@ static struct slot *slot_choose(struct worker *worker, uint64_t now_ns, uint64_t
 {
     struct slot *best = NULL;
     uint64_t best_key = 0;
+    int32_t best_priority = 0;
     for (struct slot *slot = worker->own.slots; slot != NULL; slot = slot->next) {
         uint64_t due_ns, key;
-        int32_t priority = slot->endpoint->config->priority;
+        int32_t priority = atomic_load(&slot->endpoint->priority);
         bool due;
         if (atomic_load(&slot->endpoint->waiting) == 0) {
             continue;
@@ -210,10 +214,11 @@ static struct slot *slot_choose(struct worker *worker, uint64_t now_ns, uint64_t
         (void)pthread_mutex_unlock(&slot->endpoint->lock);
         if (!due) {
             *ret_due_ns = due_ns < *ret_due_ns ? due_ns : *ret_due_ns;
-        } else if (best == NULL || priority > best->endpoint->config->priority ||
-                   (priority == best->endpoint->config->priority && key < best_key)) {
+        } else if (best == NULL || priority > best_priority ||
+                   (priority == best_priority && key < best_key)) {
             best = slot;
             best_key = key;
+            best_priority = priority;
         }
     }
     return best;

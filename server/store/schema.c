@@ -39,6 +39,10 @@ static const char *const versions_sql[STORE_SCHEMA + 1] = {
           "ALTER TABLE jobs_2 RENAME TO jobs;",
     /* Outside jobs hold their devices over a restart. */
     [3] = "ALTER TABLE jobs ADD COLUMN lease TEXT NOT NULL DEFAULT '';",
+    [4] = "CREATE TABLE overrides (object TEXT NOT NULL, name TEXT NOT NULL, field TEXT NOT NULL,"
+          " actor TEXT NOT NULL, reason TEXT NOT NULL, value INTEGER NOT NULL,"
+          " made_wall_ns INTEGER NOT NULL, expires_wall_ns INTEGER NOT NULL,"
+          " PRIMARY KEY (object, name, field)) WITHOUT ROWID;",
 };
 
 static int read_version(sqlite3 *database, int *ret_version, struct error *error)

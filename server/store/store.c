@@ -237,6 +237,40 @@ int store_load_endpoints(struct store *store,
     return result;
 }
 
+int store_load_overrides(struct store *store,
+                         int (*each)(void *context, const struct store_override *row,
+                                     struct error *error),
+                         void *context, struct error *error)
+{
+    int result = 0;
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(store->database,
+                           "SELECT object, name, field, actor, reason, value, made_wall_ns,"
+                           " expires_wall_ns FROM overrides ORDER BY object, name, field",
+                           -1, &statement, NULL) != SQLITE_OK) {
+        return database_error(store->database, "read overrides", error);
+    }
+    int code;
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW && result == 0) {
+        struct store_override row = {
+            .object = column_text(statement, 0),
+            .name = column_text(statement, 1),
+            .field = column_text(statement, 2),
+            .actor = column_text(statement, 3),
+            .reason = column_text(statement, 4),
+            .value = sqlite3_column_int64(statement, 5),
+            .made_wall_ns = (uint64_t)sqlite3_column_int64(statement, 6),
+            .expires_wall_ns = (uint64_t)sqlite3_column_int64(statement, 7),
+        };
+        result = each(context, &row, error);
+    }
+    if (result == 0 && code != SQLITE_DONE) {
+        result = database_error(store->database, "read overrides", error);
+    }
+    sqlite3_finalize(statement);
+    return result;
+}
+
 int store_load_setting(struct store *store, const char *name, char **ret_value, struct error *error)
 {
     int result = 0;
@@ -388,6 +422,21 @@ int store_put_setting(struct store *store, const char *name, const char *value, 
     struct write *write = write_create(WRITE_SETTING, done, context);
     return send(store, write,
                 write != NULL && write_add_text(write, name) && write_add_text(write, value));
+}
+
+int store_put_overrides(struct store *store, const struct store_override *rows, size_t count,
+                        store_done *done, void *context)
+{
+    struct write *first = NULL;
+    struct write **link = &first;
+    bool complete = count > 0;
+    for (size_t i = 0; i < count && complete; i++) {
+        enum write_kind kind = rows[i].gone ? WRITE_OVERRIDE_GONE : WRITE_OVERRIDE;
+        *link = write_create(kind, i == 0 ? done : NULL, i == 0 ? context : NULL);
+        complete = *link != NULL && write_copy_override(*link, &rows[i]);
+        link = *link != NULL ? &(*link)->with : link;
+    }
+    return send(store, first, complete);
 }
 
 int store_put_account(struct store *store, const char *account, uint64_t total_ns, store_done *done,

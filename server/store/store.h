@@ -1,12 +1,14 @@
 /* store.h: what must survive a crash of the server: jobs and their leases, endpoints added by a
- * call, settings (mode, hold), ledger totals and the count of starts, in one SQLite file. Write: a
- * write is queued and done on the store's own thread; all that waits goes into one transaction
- * (group commit, WAL). `done` is called on the store's thread once the write is on disk, or with
- * the error and nothing of it written; it must only post a letter. Writes are committed in the
- * order they were queued. Disk:    a group waits for the disk (synchronous FULL). One of accounts
- * alone does not: kill -9 does not lose it, a power cut may; the next group that waits takes it
- * along. Bound:   writes come from the control thread only, one per change of an object; the ledger
- * and the figures of jobs are written at most every few seconds. Of ended jobs the newest
+ *          call, settings (mode, hold), overrides of the configuration, ledger totals and the count
+ *          of starts, in one SQLite file.
+ * Write:   a write is queued and done on the store's own thread; all that waits goes into one
+ *          transaction (group commit, WAL). `done` is called on the store's thread once the
+ *          write is on disk, or with the error and nothing of it written; it must only post a
+ *          letter. Writes are committed in the order they were queued.
+ * Disk:    a group waits for the disk (synchronous FULL). One of accounts alone does not: kill -9
+ *          does not lose it, a power cut may; the next group that waits takes it along.
+ * Bound:   writes come from the control thread only, one per change of an object; the ledger and
+ *          the figures of jobs are written at most every few seconds. Of ended jobs the newest
  *          STORE_ENDED_JOBS_MAX are kept.
  * Alone:   one server per state directory (a lock on `<directory>/lock`, freed by the kernel when
  *          the server dies); the error names the other server's process.
@@ -24,7 +26,7 @@
 
 #include "server/base/error.h"
 
-#define STORE_SCHEMA 3
+#define STORE_SCHEMA 4
 #define STORE_ENDED_JOBS_MAX 1000
 #define STORE_REQUEST_NS (UINT64_C(86400) * 1000000000) /* a request is remembered for a day */
 
@@ -58,6 +60,16 @@ struct store_endpoint {
     const char *options; /* a JSON text */
 };
 
+/* A setting of an object that a call has put in the place of the configuration's. One of a field.
+ */
+struct store_override {
+    const char *object, *name, *field; /* the caller's words: "endpoint", "digits", "devices_max" */
+    const char *actor, *reason;
+    int64_t value;
+    uint64_t made_wall_ns, expires_wall_ns; /* 0: it stays */
+    bool gone;                              /* of a write: to be forgotten; names alone count */
+};
+
 /* Creates the directory (0700) and the file where there are none, takes the lock, brings an older
  * schema up to date, adds one to the epoch. */
 struct store *store_open(const char *directory, struct error *error);
@@ -77,6 +89,10 @@ int store_load_requests(struct store *store,
                         void *context, struct error *error);
 int store_load_endpoints(struct store *store,
                          int (*each)(void *context, const struct store_endpoint *endpoint,
+                                     struct error *error),
+                         void *context, struct error *error);
+int store_load_overrides(struct store *store,
+                         int (*each)(void *context, const struct store_override *row,
                                      struct error *error),
                          void *context, struct error *error);
 /* *ret_value is malloc'ed, or NULL when the setting was never written. */
@@ -105,6 +121,9 @@ int store_put_endpoint(struct store *store, const struct store_endpoint *endpoin
 int store_remove_endpoint(struct store *store, const char *name, store_done *done, void *context);
 int store_put_setting(struct store *store, const char *name, const char *value, store_done *done,
                       void *context);
+/* All of them or none; at least one. */
+int store_put_overrides(struct store *store, const struct store_override *rows, size_t count,
+                        store_done *done, void *context);
 int store_put_account(struct store *store, const char *account, uint64_t total_ns, store_done *done,
                       void *context);
 

@@ -30,6 +30,12 @@ static const struct statement {
     [WRITE_ENDPOINT_GONE] = {"DELETE FROM endpoints WHERE name = ?1"},
     [WRITE_SETTING] = {"INSERT INTO settings (name, value) VALUES (?1, ?2)"
                        " ON CONFLICT (name) DO UPDATE SET value = ?2"},
+    [WRITE_OVERRIDE] = {"INSERT INTO overrides (object, name, field, actor, reason, value,"
+                        " made_wall_ns, expires_wall_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"
+                        " ON CONFLICT (object, name, field) DO UPDATE SET actor = ?4, reason = ?5,"
+                        " value = ?6, made_wall_ns = ?7, expires_wall_ns = ?8"},
+    [WRITE_OVERRIDE_GONE] = {"DELETE FROM overrides WHERE object = ?1 AND name = ?2"
+                             " AND field = ?3"},
     [WRITE_ACCOUNT] = {"INSERT INTO accounts (name, time_ns) VALUES (?1, ?2)"
                        " ON CONFLICT (name) DO UPDATE SET time_ns = ?2",
                        .lazy = true},
@@ -72,7 +78,7 @@ void write_destroy(struct write *write)
     for (int i = 0; i < write->text_count; i++) {
         free(write->texts[i]);
     }
-    write_destroy(write->request);
+    write_destroy(write->with);
     free(write);
 }
 
@@ -108,13 +114,26 @@ bool write_copy_job(struct write *write, const struct store_job *job)
 
 bool write_copy_request(struct write *write, const struct store_request *request)
 {
-    struct write *copy = write->request = write_create(WRITE_REQUEST, NULL, NULL);
+    struct write *copy = write->with = write_create(WRITE_REQUEST, NULL, NULL);
     if (copy == NULL) {
         return false;
     }
     write_add_number(copy, request->job);
     write_add_number(copy, request->made_wall_ns);
     return write_add_text(copy, request->id) && write_add_text(copy, request->job_id);
+}
+
+bool write_copy_override(struct write *write, const struct store_override *row)
+{
+    bool complete = write_add_text(write, row->object) && write_add_text(write, row->name) &&
+                    write_add_text(write, row->field);
+    if (row->gone || !complete) {
+        return complete;
+    }
+    write_add_number(write, (uint64_t)row->value);
+    write_add_number(write, row->made_wall_ns);
+    write_add_number(write, row->expires_wall_ns);
+    return write_add_text(write, row->actor) && write_add_text(write, row->reason);
 }
 
 /* ---- the writer ----------------------------------------------------------------------------- */
@@ -208,19 +227,14 @@ static int step_with(struct writer *writer, sqlite3_stmt *statement, int64_t num
 
 static int apply(struct writer *writer, const struct write *write, struct error *error)
 {
-    if (write->kind == WRITE_NOTHING) {
-        return 0;
-    }
-    int result = apply_values(writer, write, error);
-    if (result == 0 && write->kind == WRITE_JOB) {
-        result = step_with(writer, writer->job_number, write->numbers[0], error);
-    }
-    if (result == 0 && write->request != NULL) {
-        int64_t made_wall_ns = write->request->numbers[1];
-        result = apply_values(writer, write->request, error);
-        if (result == 0) {
+    int result = 0;
+    for (; write != NULL && write->kind != WRITE_NOTHING && result == 0; write = write->with) {
+        result = apply_values(writer, write, error);
+        if (result == 0 && write->kind == WRITE_JOB) {
+            result = step_with(writer, writer->job_number, write->numbers[0], error);
+        } else if (result == 0 && write->kind == WRITE_REQUEST) {
             result = step_with(writer, writer->forget_requests,
-                               made_wall_ns - (int64_t)STORE_REQUEST_NS, error);
+                               write->numbers[1] - (int64_t)STORE_REQUEST_NS, error);
         }
     }
     return result;

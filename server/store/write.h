@@ -17,6 +17,8 @@ enum write_kind {
     WRITE_ENDPOINT,
     WRITE_ENDPOINT_GONE,
     WRITE_SETTING,
+    WRITE_OVERRIDE,
+    WRITE_OVERRIDE_GONE,
     WRITE_ACCOUNT,
     WRITE_KINDS,
 };
@@ -31,7 +33,7 @@ struct write {
     int text_count;
     int64_t numbers[WRITE_NUMBERS_MAX];
     int number_count;
-    struct write *request; /* NULL, or committed with it: both or neither */
+    struct write *with; /* NULL, or committed with it, and what is with that: all or none */
     store_done *done;
     void *context;
 };
@@ -42,6 +44,7 @@ bool write_add_text(struct write *write, const char *text); /* copied; false: no
 void write_add_number(struct write *write, uint64_t number);
 bool write_copy_job(struct write *write, const struct store_job *job);
 bool write_copy_request(struct write *write, const struct store_request *request);
+bool write_copy_override(struct write *write, const struct store_override *row);
 
 struct writer;
 

@@ -108,7 +108,8 @@ static void version_1_becomes_the_present_one_with_all_that_is_in_it(void **stat
     store_close(store);
     assert_all_of_version_1_is_there(*state);
     database_do(*state,
-                "INSERT INTO requests VALUES ('twice', 9, 'digits-9', 90)"); /* its tables */
+                "INSERT INTO requests VALUES ('twice', 9, 'digits-9', 90);"
+                "INSERT INTO overrides VALUES ('device', 'cpu:0', 'cordoned', 'a', 'r', 1, 2, 3)");
 }
 
 static void in_a_child_killed_at_write(const struct place *place, int number)
