@@ -6,6 +6,9 @@
 #include "server/base/options.h"
 #include "server/control/state.h"
 
+#define WAITING_MUCH 0.1 /* share of the time that loaders should not cost */
+#define SLOW_RANK 1.15   /* times the middle rank's step */
+
 /* ---- the list
  * ------------------------------------------------------------------------------------ */
 
@@ -631,6 +634,22 @@ static void tell_outlook(const struct control *control, const struct job_entry *
     }
 }
 
+/* What would make it faster. */
+static void advise(const struct ranks_figures *ranks, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (ranks->ranks == 0) {
+        return;
+    }
+    if (ranks->waiting_fraction >= WAITING_MUCH) {
+        snprintf(text, size, "waits for data %.0f %% of the time: more loader workers would help",
+                 ranks->waiting_fraction * 100);
+    } else if (ranks->ranks > 1 && ranks->slowest_step_s > SLOW_RANK * ranks->step_s) {
+        snprintf(text, size, "rank %u takes %.2f s a step, the others %.2f s: all wait for it",
+                 ranks->slowest, ranks->slowest_step_s, ranks->step_s);
+    }
+}
+
 static void show_outside(const struct control *control, const struct job_entry *job,
                          struct control_outside *shown)
 {
@@ -651,7 +670,12 @@ static void show_outside(const struct control *control, const struct job_entry *
         .log_dropped = outside->log_dropped,
         .run_over = outside->state == RUN_NONE || outside->state == RUN_ENDED,
         .notice_reason = "",
+        .ranks = outside->ranks,
     };
+    if (outside->ranks.ranks == 0) {
+        shown->ranks.waiting_fraction = shown->ranks.slowest_step_s = __builtin_nan("");
+    }
+    advise(&outside->ranks, shown->advice, sizeof shown->advice);
     if (core_lease_find(control->core, job->number, &view)) {
         shown->lost_s = (double)view.lost_ns / (double)NS_PER_S;
     }

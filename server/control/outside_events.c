@@ -1,4 +1,5 @@
 /* outside_events.c: what the keepers of outside jobs tell becomes core events. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,8 @@ void outside_running_note(struct control *control, struct job_entry *job,
     outside->log_dropped = event->record.log_dropped;
     revision_touch(control, &job->revisions, true);
 }
+
+#define SAVED_NS NS_PER_S /* from acknowledged to ended, for who does not end by itself */
 
 static void on_running(struct control *control, struct job_entry *job,
                        const struct outside_event *event)
@@ -97,6 +100,69 @@ static void on_thawed(struct control *control, struct job_entry *job,
     }
 }
 
+/* All of it is saved. */
+static void on_saved(struct control *control, struct job_entry *job,
+                     const struct outside_event *event)
+{
+    struct outside_job *outside = job->outside;
+    if (event->tag != outside->notice.number || !outside->notice.asked ||
+        outside->notice.acknowledged) {
+        return;
+    }
+    log_write(LOG_INFO, "outside", "saved", "job=%s run=%u notice=%llu", job->id, outside->run,
+              (unsigned long long)event->tag);
+    outside->notice.acknowledged = true;
+    outside->notice.end_ns = control->now_ns + SAVED_NS;
+}
+
+static void on_extend(struct control *control, struct job_entry *job,
+                      const struct outside_event *event)
+{
+    struct core_event asked = {.kind = CORE_EVENT_EXTENSION_ASKED};
+    if (event->tag != job->outside->notice.number || !job->in_core) {
+        return;
+    }
+    asked.extension.lease = job->number;
+    asked.extension.generation = job->generation;
+    asked.extension.extension_ns = (uint64_t)(event->seconds * (double)NS_PER_S);
+    control_feed(control, asked);
+}
+
+static void figures_take(struct train_status *figures, const struct outside_event *event)
+{
+    const struct ranks_figures *told = &event->figures;
+    figures->step = told->step > 0 ? (uint64_t)told->step : 0;
+    figures->checkpointed_step =
+        told->checkpointed_step > 0 ? (uint64_t)told->checkpointed_step : 0;
+    figures->steps_per_second = told->step_s > 0 ? 1 / told->step_s : 0;
+    if (isfinite(event->loss)) {
+        figures->loss_first = isfinite(figures->loss_first) ? figures->loss_first : event->loss;
+        figures->loss_last = event->loss;
+    }
+}
+
+static void on_progress(struct control *control, struct job_entry *job,
+                        const struct outside_event *event)
+{
+    job->outside->ranks = event->figures;
+    revision_touch(control, &job->revisions, false);
+    if (event->figures.step < 0) {
+        return;
+    }
+    figures_take(&job->figures, event);
+    if (!job->in_core) {
+        return;
+    }
+    struct core_event told = {.kind = CORE_EVENT_LEASE_PROGRESS};
+    told.lease_progress.lease = job->number;
+    told.lease_progress.generation = job->generation;
+    told.lease_progress.step = job->figures.step;
+    told.lease_progress.checkpointed_step = job->figures.checkpointed_step < job->figures.step
+                                                ? job->figures.checkpointed_step
+                                                : job->figures.step;
+    control_feed(control, told);
+}
+
 /* The devices are quarantined; should it end after all, they can be recovered. */
 static void on_stuck(struct control *control, struct job_entry *job,
                      const struct outside_event *event)
@@ -155,6 +221,15 @@ void control_on_outside(struct control *control, const struct outside_event *eve
         break;
     case OUTSIDE_LOG_MOVED:
         job->outside->log_dropped = event->record.log_dropped;
+        break;
+    case OUTSIDE_PROGRESS:
+        on_progress(control, job, event);
+        break;
+    case OUTSIDE_SAVED:
+        on_saved(control, job, event);
+        break;
+    case OUTSIDE_EXTEND:
+        on_extend(control, job, event);
         break;
     case OUTSIDE_STUCK:
         on_stuck(control, job, event);

@@ -178,9 +178,8 @@ static bool devices_quiet(const struct control *control, const struct job_entry 
     return quiet;
 }
 
-/* "cpu:0-3,cpu:4-7" and "0-3,4-7" */
-static void devices_print(const struct control *control, const struct outside_job *outside,
-                          char **ret_devices, char **ret_cpus, uint32_t *ret_cores)
+void outside_devices_print(const struct control *control, const struct outside_job *outside,
+                           char **ret_devices, char **ret_cpus, uint32_t *ret_cores)
 {
     size_t size = outside->grant_count * sizeof control->devices[0].device->id + 1;
     char *devices = calloc(1, size), *cpus = calloc(1, size);
@@ -203,7 +202,7 @@ static void run_begin(struct control *control, struct job_entry *job)
     struct outside_job *outside = job->outside;
     char *devices = NULL, *cpus = NULL;
     uint32_t cores = 0;
-    devices_print(control, outside, &devices, &cpus, &cores);
+    outside_devices_print(control, outside, &devices, &cpus, &cores);
     struct outside_lease lease = {
         .job = job->number,
         .run = outside->run,
@@ -282,7 +281,8 @@ static enum control_exit_class classify(const struct job_entry *job,
     if (event->kind == OUTSIDE_NOT_STARTED) {
         return server_fault ? CONTROL_EXIT_LOST : CONTROL_EXIT_NOT_STARTED;
     }
-    if (clean && !outside->notice.signalled && job->outcome != CONTROL_JOB_CANCELLED) {
+    if (clean && !outside->notice.signalled && !outside->notice.acknowledged &&
+        job->outcome != CONTROL_JOB_CANCELLED) {
         return CONTROL_EXIT_COMPLETED;
     }
     if (job->outcome == CONTROL_JOB_CANCELLED || outside->notice.stopped_by_owner) {
@@ -364,6 +364,7 @@ static void time_note(struct control *control, struct outside_job *outside)
         outside->suspended_ns += control->now_ns - outside->frozen_since_ns;
     }
     outside->began_boot_ns = outside->frozen_since_ns = 0;
+    outside->ranks = (struct ranks_figures){0};
     outside->thaw_wanted = false;
     outside->pid = 0;
 }
@@ -381,9 +382,9 @@ static void tell_exited(struct control *control, const struct job_entry *job)
     struct core_event event = {.kind = CORE_EVENT_JOB_EXITED};
     event.job_exited.lease = job->number;
     event.job_exited.generation = job->generation;
-    event.job_exited.kept =
-        outside->exit_class == CONTROL_EXIT_COMPLETED ||
-        (outside->exit_class == CONTROL_EXIT_PREEMPTED && outside->exit_code == 0);
+    event.job_exited.kept = outside->exit_class == CONTROL_EXIT_COMPLETED ||
+                            (outside->exit_class == CONTROL_EXIT_PREEMPTED &&
+                             (outside->exit_code == 0 || outside->notice.acknowledged));
     event.job_exited.again = job->outcome == 0;
     event.job_exited.failed =
         outside->exit_class == CONTROL_EXIT_FAILED || outside->exit_class == CONTROL_EXIT_LOST;

@@ -1,6 +1,5 @@
 /* outside_lease.c: what the core asks of an outside job's lease becomes orders to its shim. What
  * cannot be taken back (a grant, a notice, a kill) is in the store first. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +27,8 @@ struct core_lease_spec outside_lease_spec(const struct control *control, uint64_
     uint32_t most =
         command->devices_max < control->device_count ? command->devices_max : control->device_count;
     uint64_t notice_ns = command->notice_s < 0 ? 0 : ns_of(command->notice_s);
-    uint32_t rungs = 1u << CORE_RUNG_NOTICE;
+    /* A stop in place that needs no word from the job, or one at a step that its ranks agree on. */
+    enum core_rung stop = command->no_freeze ? CORE_RUNG_PAUSE : CORE_RUNG_FREEZE;
     return (struct core_lease_spec){
         .lease = number,
         .devices_min = command->devices_min,
@@ -41,7 +41,8 @@ struct core_lease_spec outside_lease_spec(const struct control *control, uint64_
         .run_min_ns = RUN_MIN_NS,
         .revokes_per_hour = NOTICES_PER_HOUR,
         .stops_per_hour = STOPS_PER_HOUR,
-        .rungs_mask = command->no_freeze ? rungs : rungs | 1u << CORE_RUNG_FREEZE,
+        .rungs_mask = 1u << CORE_RUNG_NOTICE | 1u << stop,
+        .pause_residue_bytes = (uint64_t)command->memory_bytes,
         .notice_ns = command->notice_s < 0       ? 0
                      : notice_ns < NOTICE_MIN_NS ? NOTICE_MIN_NS
                                                  : notice_ns,
@@ -123,7 +124,9 @@ static void stop_asked(struct control *control, struct job_entry *job,
                            control->devices[i].stop_action != 0);
     }
     control->devices[action->revoke.device - 1].stop_action = action->id;
-    if (first) {
+    if (first && action->revoke.rung == CORE_RUNG_PAUSE) {
+        outside_pause(control->outside, job->number, 0);
+    } else if (first) {
         outside_freeze(control->outside, job->number, 0);
     }
 }
@@ -170,7 +173,7 @@ void outside_revoked(struct control *control, struct job_entry *job,
         feed_answer(control, CORE_EVENT_REVOKE_ACKNOWLEDGED, action->id, device);
         return;
     }
-    if (action->revoke.rung == CORE_RUNG_FREEZE) {
+    if (action->revoke.rung == CORE_RUNG_FREEZE || action->revoke.rung == CORE_RUNG_PAUSE) {
         stop_asked(control, job, action);
         return;
     }
@@ -229,33 +232,6 @@ void outside_killed(struct control *control, struct job_entry *job,
 /* ---- the notice -------------------------------------------------------------------------------
  */
 
-static json_t *list_devices(const struct control *control, const struct job_entry *job)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < job->outside->grant_count; i++) {
-        uint64_t device = job->outside->grants[i].device;
-        json_array_append_new(list, json_string(control->devices[device - 1].device->id));
-    }
-    return list;
-}
-
-static char *notice_print(const struct control *control, const struct job_entry *job)
-{
-    const struct outside_job *outside = job->outside;
-    uint64_t now_ns = clock_pace_now_ns(&control->pace);
-    uint64_t left_ns =
-        outside->notice.deadline_ns > now_ns ? outside->notice.deadline_ns - now_ns : 0;
-    json_t *record = json_pack(
-        "{s:I, s:f, s:I, s:o, s:[i], s:s, s:s}", "notice", (json_int_t)outside->notice.number,
-        "deadline_s", (double)left_ns / (double)NS_PER_S, "deadline_boottime_ns",
-        (json_int_t)outside->notice.deadline_boot_ns, "devices", list_devices(control, job),
-        "ranks", 0, "reason", core_reason_name(outside->notice.reason), "asked",
-        "save and give back");
-    char *text = record != NULL ? json_dumps(record, JSON_COMPACT) : NULL;
-    json_decref(record);
-    return text;
-}
-
 static void signal_when_due(struct control *control, struct job_entry *job)
 {
     struct outside_job *outside = job->outside;
@@ -279,15 +255,19 @@ static bool ends_at_once(const struct outside_job *outside)
 void outside_notice_tell(struct control *control, struct job_entry *job)
 {
     struct outside_job *outside = job->outside;
-    char *record =
-        has_not_begun(outside) || outside->state == RUN_ENDED ? NULL : notice_print(control, job);
-    if (record == NULL) {
+    char *devices = NULL, *cpus = NULL;
+    uint32_t cores = 0;
+    if (has_not_begun(outside) || outside->state == RUN_ENDED) {
         return;
     }
+    outside_devices_print(control, outside, &devices, &cpus, &cores);
+    struct outside_notice notice = {outside->notice.number, outside->notice.deadline_boot_ns,
+                                    devices != NULL ? devices : "",
+                                    core_reason_name(outside->notice.reason)};
     outside->notice.told = true;
-    outside_notice(control->outside, job->number, record, outside->notice.deadline_boot_ns,
-                   outside->notice.deadline_boot_ns);
-    free(record);
+    outside_notify(control->outside, job->number, &notice);
+    free(devices);
+    free(cpus);
     if (ends_at_once(outside)) {
         uint64_t bound_ns = ns_of(control->config->planner.kill_bound_s);
         outside_kill(control->outside, job->number, bound_ns, 2 * bound_ns);
@@ -320,9 +300,21 @@ static void restored_deadline(struct control *control, struct job_entry *job)
     outside_commit(control, job, on_kill_kept);
 }
 
+/* Its devices may be taken: a moment to end by itself, then it is ended. */
+static void saved_end(struct control *control, struct job_entry *job)
+{
+    struct outside_job *outside = job->outside;
+    if (outside->notice.end_ns != 0 && control->now_ns >= outside->notice.end_ns) {
+        uint64_t bound_ns = ns_of(control->config->planner.kill_bound_s);
+        outside->notice.end_ns = 0;
+        outside_kill(control->outside, job->number, bound_ns / 2, bound_ns);
+    }
+}
+
 static void job_tick(struct control *control, struct job_entry *job)
 {
     if (job->outside->state == RUN_ALIVE) {
+        saved_end(control, job);
         signal_when_due(control, job);
         restored_deadline(control, job);
     }
@@ -407,7 +399,8 @@ static void notice_settle(struct control *control, struct job_entry *job)
 {
     struct outside_job *outside = job->outside;
     if (outside->notice.fresh && !has_not_begun(outside)) {
-        outside->notice.number++;
+        outside->notice.number += outside->notice.numbered ? 0 : 1;
+        outside->notice.numbered = true;
         outside_commit(control, job, on_notice_kept);
     }
     outside->notice.fresh = false;

@@ -161,16 +161,19 @@ struct outside_job {
     struct {
         bool asked; /* for its devices */
         bool fresh; /* the store and the job are to be told */
-        bool told, signalled;
+        bool told, numbered, signalled;
         bool killing, stopped_by_owner, expired, device_lost, restored;
         uint64_t number;                        /* of the last notice; grows over all runs */
         uint64_t deadline_ns, deadline_boot_ns; /* 0: none */
         enum core_reason reason;
         uint64_t kill_action; /* waits for its end */
         uint64_t kill_ns;     /* bound of the kill */
+        bool acknowledged;    /* by all ranks: saved */
+        uint64_t end_ns;      /* then it is ended, if it has not ended by itself; 0: not yet */
     } notice;
-    uint64_t frozen_since_ns; /* 0: it is at work */
-    bool thaw_wanted;         /* as soon as no batch runs on its devices */
+    struct ranks_figures ranks; /* as last told, of the present run */
+    uint64_t frozen_since_ns;   /* 0: it is at work */
+    bool thaw_wanted;           /* as soon as no batch runs on its devices */
     /* How the last run that ended did, and all of them together. */
     enum control_exit_class exit_class;
     int exit_code, exit_signal;
@@ -395,6 +398,9 @@ void outside_killed(struct control *control, struct job_entry *job,
                     const struct core_action *action);
 /* The notice is in the store: the job may be told. */
 void outside_notice_tell(struct control *control, struct job_entry *job);
+/* "cpu:0-3,cpu:4-7" and "0-3,4-7", malloc'ed; NULL: no memory. */
+void outside_devices_print(const struct control *control, const struct outside_job *outside,
+                           char **ret_devices, char **ret_cpus, uint32_t *ret_cores);
 /* Runs `then` on this thread when the job, as it is now, is in the store, or with the error. */
 typedef void outside_then(struct control *control, struct job_entry *job,
                           const struct error *error);

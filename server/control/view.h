@@ -149,6 +149,8 @@ struct control_job {
         const char *notice_reason;
         uint64_t log_dropped; /* of the present run */
         bool run_over;        /* of the last run: nothing more will be written */
+        struct ranks_figures ranks;
+        char advice[128]; /* "": none */
     } outside;
 };
 bool control_job_at(struct control *control, size_t index, struct control_job *ret_job);

@@ -76,6 +76,9 @@ static void add_own(struct variables *variables, const struct command *command,
     add(variables, "TIDEPOOL_LEASE=%llu", (unsigned long long)lease->job);
     add(variables, "TIDEPOOL_TOKEN_FILE=%s/token", folder);
     add(variables, "TIDEPOOL_NOTICE_FILE=%s/notice", folder);
+    if (strlen(folder) + sizeof PROGRESS_SOCKET < PROGRESS_PATH_MAX) {
+        add(variables, "TIDEPOOL_PROGRESS_SOCKET=%s/" PROGRESS_SOCKET, folder);
+    }
     add(variables, "TIDEPOOL_DEVICES=%s", lease->devices);
     add(variables, "TIDEPOOL_GANG_SIZE=%u", lease->device_count);
     add(variables, "TIDEPOOL_RESTART_COUNT=%u", lease->restarts);

@@ -2,12 +2,16 @@
 #ifndef TIDEPOOL_OUTSIDE_INTERNAL_H
 #define TIDEPOOL_OUTSIDE_INTERNAL_H
 
+#define PROGRESS_SOCKET "progress"
+#define PROGRESS_PATH_MAX 107 /* of a socket's address */
+
 #include <limits.h>
 #include <pthread.h>
 
 #include "server/base/mailbox.h"
 #include "server/outside/command.h"
 #include "server/outside/outside.h"
+#include "server/progress/progress.h"
 #include "server/shim/client.h"
 
 /* ---- one order to the thread (order.c) ----------------------------------------------------------
@@ -17,6 +21,7 @@ enum order_kind {
     ORDER_START,
     ORDER_FIND,
     ORDER_FREEZE,
+    ORDER_PAUSE,
     ORDER_THAW,
     ORDER_SIGNAL,
     ORDER_KILL,
@@ -33,8 +38,8 @@ struct order {
     int signal;
     enum outside_reach reach;
     uint64_t grace_ns, bound_ns;
-    uint64_t notice_boot_ns, kill_boot_ns;
-    char *text; /* START: specification; NOTICE: the record, NULL: over */
+    struct outside_notice notice; /* its texts are the order's */
+    char *text;                   /* START: specification; NOTICE: reason */
     char *id, *devices, *cpus;
 };
 
@@ -58,6 +63,13 @@ struct supervisor {
     uint64_t find_ns, find_until_ns; /* when to look for its shim again, and how long */
     /* Commands that are not answered yet; 0: none. A late answer of another one is not theirs. */
     uint64_t freeze, freeze_tag, thaw, thaw_tag, kill;
+    struct progress *progress; /* NULL: it has no socket */
+    uint64_t pause, pause_tag; /* the request that stands; 0: none */
+    bool pause_told;
+    bool progress_news;
+    uint64_t progress_told_ns;
+    double loss;
+    uint64_t notice;                    /* that stands; 0: none */
     uint64_t answer_by_ns;              /* of the one that is awaited longest */
     bool woken;                         /* the shim was silent, and was sent SIGCONT */
     uint64_t kill_at_ns, kill_until_ns; /* TERM was sent: when KILL, and when it is stuck */
@@ -85,6 +97,20 @@ void supervisor_order(struct supervisor *supervisor, const struct order *order);
 /* What is due; when to look again (UINT64_MAX: not by itself). */
 uint64_t supervisor_turn(struct supervisor *supervisor, uint64_t now_ns);
 int supervisor_fd(const struct supervisor *supervisor); /* -1: none */
+
+/* The progress socket (ranks.c): opened in the job's folder; closed with its run. */
+void ranks_open(struct supervisor *supervisor);
+void ranks_close(struct supervisor *supervisor);
+int ranks_fd(const struct supervisor *supervisor); /* -1: none */
+void ranks_ready(struct supervisor *supervisor);
+void ranks_pause(struct supervisor *supervisor, uint64_t tag);
+/* False: nobody was paused. */
+bool ranks_resume(struct supervisor *supervisor);
+void ranks_notice(struct supervisor *supervisor, const struct outside_notice *notice);
+/* Tells what is new, when it is due; when to look again (UINT64_MAX: not by itself). */
+uint64_t ranks_turn(struct supervisor *supervisor, uint64_t now_ns);
+void supervisor_tell(const struct supervisor *supervisor, enum outside_event_kind kind,
+                     uint64_t tag, const char *text);
 void supervisor_ready(struct supervisor *supervisor);
 
 /* ---- what a job reads (files.c, environment.c) --------------------------------------------------

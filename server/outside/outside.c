@@ -106,7 +106,7 @@ static struct pollfd *poll_list(const struct outside *outside, size_t *ret_count
     size_t count = 1;
     for (const struct supervisor *supervisor = outside->supervisors; supervisor != NULL;
          supervisor = supervisor->next) {
-        count++;
+        count += 2;
     }
     struct pollfd *list = calloc(count, sizeof *list);
     if (list != NULL) {
@@ -115,6 +115,7 @@ static struct pollfd *poll_list(const struct outside *outside, size_t *ret_count
         for (const struct supervisor *supervisor = outside->supervisors; supervisor != NULL;
              supervisor = supervisor->next) {
             *at++ = (struct pollfd){.fd = supervisor_fd(supervisor), .events = POLLIN};
+            *at++ = (struct pollfd){.fd = ranks_fd(supervisor), .events = POLLIN};
         }
     }
     *ret_count = count;
@@ -142,6 +143,9 @@ static void turn(struct outside *outside)
              supervisor = supervisor->next) {
             if ((at++)->revents != 0) {
                 supervisor_ready(supervisor);
+            }
+            if ((at++)->revents != 0) {
+                ranks_ready(supervisor);
             }
         }
         if (list[0].revents != 0) {
@@ -242,6 +246,11 @@ int outside_freeze(struct outside *outside, uint64_t job, uint64_t tag)
     return order_tagged(outside, ORDER_FREEZE, job, tag);
 }
 
+int outside_pause(struct outside *outside, uint64_t job, uint64_t tag)
+{
+    return order_tagged(outside, ORDER_PAUSE, job, tag);
+}
+
 int outside_thaw(struct outside *outside, uint64_t job, uint64_t tag)
 {
     return order_tagged(outside, ORDER_THAW, job, tag);
@@ -269,15 +278,14 @@ int outside_kill(struct outside *outside, uint64_t job, uint64_t grace_ns, uint6
     return order_send(outside, order);
 }
 
-int outside_notice(struct outside *outside, uint64_t job, const char *record,
-                   uint64_t notice_boot_ns, uint64_t kill_boot_ns)
+int outside_notify(struct outside *outside, uint64_t job, const struct outside_notice *notice)
 {
     struct order *order = order_create(ORDER_NOTICE, job);
     if (order != NULL) {
-        order->notice_boot_ns = notice_boot_ns;
-        order->kill_boot_ns = kill_boot_ns;
-        order->text = record != NULL ? strdup(record) : NULL;
-        if (record != NULL && order->text == NULL) {
+        order->notice = *notice;
+        order->notice.devices = order->devices = strdup(notice->devices);
+        order->notice.reason = order->text = strdup(notice->reason);
+        if (order->devices == NULL || order->text == NULL) {
             order_destroy(order);
             order = NULL;
         }

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "server/base/error.h"
+#include "server/progress/ranks.h"
 #include "server/shim/record.h"
 #include "server/shim/spawner.h"
 
@@ -25,12 +26,15 @@ enum outside_event_kind {
     OUTSIDE_RUNNING,     /* started, or found at work or frozen */
     OUTSIDE_NOT_STARTED, /* the command never ran: step, text */
     OUTSIDE_NOT_FOUND,   /* answers find: there is neither a shim nor a record of a run */
-    OUTSIDE_FROZEN,      /* answers freeze: verified quiet */
+    OUTSIDE_FROZEN,      /* answers freeze: verified quiet; and pause: all ranks stand */
     OUTSIDE_NOT_FROZEN,  /* the same: it goes on; text */
-    OUTSIDE_THAWED,      /* answers thaw */
+    OUTSIDE_THAWED,      /* answers thaw, also after a pause */
     OUTSIDE_NOT_THAWED,  /* text */
     OUTSIDE_SIGNALLED,   /* answers signal; `text` "" when it was sent */
     OUTSIDE_LOG_MOVED,   /* the log was rotated: record.log_dropped */
+    OUTSIDE_PROGRESS,    /* figures, loss; at most every 100 ms */
+    OUTSIDE_SAVED,       /* all ranks have acknowledged the notice `tag` */
+    OUTSIDE_EXTEND,      /* one asks for `seconds` more of the notice `tag` */
     OUTSIDE_STUCK,       /* some of it live beyond the kill's bound; ENDED may still come */
     OUTSIDE_ENDED,       /* over, and verified empty: exit_code, exit_signal */
     OUTSIDE_LOST,        /* its shim is gone; `empty`: the rest was ended, verified */
@@ -44,6 +48,9 @@ struct outside_event {
     bool frozen, empty;
     uint64_t took_ns;
     struct shim_record record; /* as last told */
+    struct ranks_figures figures;
+    double loss; /* of rank 0; NaN: not told */
+    double seconds;
     char text[256];
 };
 
@@ -77,6 +84,8 @@ int outside_start(struct outside *outside, const struct outside_lease *lease,
 int outside_find(struct outside *outside, uint64_t job, const char *id, uint32_t run);
 
 int outside_freeze(struct outside *outside, uint64_t job, uint64_t tag);
+/* By its own doing: all ranks stop before the same step, as long as it takes. */
+int outside_pause(struct outside *outside, uint64_t job, uint64_t tag);
 int outside_thaw(struct outside *outside, uint64_t job, uint64_t tag);
 /* To the first process; to it only where it has a handler; or to all. */
 enum outside_reach { OUTSIDE_FIRST, OUTSIDE_FIRST_IF_HANDLED, OUTSIDE_ALL };
@@ -85,9 +94,14 @@ int outside_signal(struct outside *outside, uint64_t job, uint64_t tag, int sign
 /* TERM to all at once and KILL after the grace; STUCK after the bound, both from now. One that is
  * under way only becomes sooner. */
 int outside_kill(struct outside *outside, uint64_t job, uint64_t grace_ns, uint64_t bound_ns);
-/* The notice's record, for TIDEPOOL_NOTICE_FILE, and the deadlines for the shim; NULL: over. */
-int outside_notice(struct outside *outside, uint64_t job, const char *record,
-                   uint64_t notice_boot_ns, uint64_t kill_boot_ns);
+/* For the notice's file, the progress socket and the shim's record. Again with the same number: its
+ * deadline has moved. */
+struct outside_notice {
+    uint64_t number, deadline_boot_ns;
+    const char *devices; /* ids, comma-separated */
+    const char *reason;
+};
+int outside_notify(struct outside *outside, uint64_t job, const struct outside_notice *notice);
 /* The run's end was kept: its shim may go. No event of this run follows. */
 int outside_forget(struct outside *outside, uint64_t job);
 

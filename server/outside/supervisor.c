@@ -29,8 +29,8 @@
 /* ---- events ------------------------------------------------------------------------------------
  */
 
-static void tell(const struct supervisor *supervisor, enum outside_event_kind kind, uint64_t tag,
-                 const char *text)
+void supervisor_tell(const struct supervisor *supervisor, enum outside_event_kind kind,
+                     uint64_t tag, const char *text)
 {
     struct outside_event event = {.kind = kind,
                                   .job = supervisor->job,
@@ -60,7 +60,7 @@ static void tell_end(struct supervisor *supervisor, enum outside_event_kind kind
     if (!supervisor->over) {
         supervisor->over = true;
         supervisor->remains_ns = supervisor->kill_at_ns = supervisor->kill_until_ns = 0;
-        tell(supervisor, kind, 0, text);
+        supervisor_tell(supervisor, kind, 0, text);
     }
 }
 
@@ -69,11 +69,11 @@ static void refuse_awaited(struct supervisor *supervisor, const char *text)
 {
     if (supervisor->freeze != 0) {
         supervisor->freeze = 0;
-        tell(supervisor, OUTSIDE_NOT_FROZEN, supervisor->freeze_tag, text);
+        supervisor_tell(supervisor, OUTSIDE_NOT_FROZEN, supervisor->freeze_tag, text);
     }
     if (supervisor->thaw != 0) {
         supervisor->thaw = 0;
-        tell(supervisor, OUTSIDE_NOT_THAWED, supervisor->thaw_tag, text);
+        supervisor_tell(supervisor, OUTSIDE_NOT_THAWED, supervisor->thaw_tag, text);
     }
     supervisor->kill = supervisor->answer_by_ns = 0;
 }
@@ -95,9 +95,10 @@ static void report_state(struct supervisor *supervisor, const struct shim_report
         supervisor->remains_ns = 0;
         if (!supervisor->running_told) {
             supervisor->running_told = true;
-            tell(supervisor, OUTSIDE_RUNNING, 0, "");
+            ranks_open(supervisor); /* found again: for ranks that have been waiting for us */
+            supervisor_tell(supervisor, OUTSIDE_RUNNING, 0, "");
         } else if (supervisor->record.log_dropped != dropped) {
-            tell(supervisor, OUTSIDE_LOG_MOVED, 0, "");
+            supervisor_tell(supervisor, OUTSIDE_LOG_MOVED, 0, "");
         }
         break;
     case SHIM_ENDED:
@@ -118,13 +119,13 @@ static void report_outcome(struct supervisor *supervisor, const struct shim_repo
     if (report->command == supervisor->freeze && supervisor->freeze != 0) {
         supervisor->freeze = 0;
         supervisor->frozen = done;
-        tell(supervisor, done ? OUTSIDE_FROZEN : OUTSIDE_NOT_FROZEN, supervisor->freeze_tag,
-             report->text);
+        supervisor_tell(supervisor, done ? OUTSIDE_FROZEN : OUTSIDE_NOT_FROZEN,
+                        supervisor->freeze_tag, report->text);
     } else if (report->command == supervisor->thaw && supervisor->thaw != 0) {
         supervisor->thaw = 0;
         supervisor->frozen = supervisor->frozen && !done;
-        tell(supervisor, done ? OUTSIDE_THAWED : OUTSIDE_NOT_THAWED, supervisor->thaw_tag,
-             report->text);
+        supervisor_tell(supervisor, done ? OUTSIDE_THAWED : OUTSIDE_NOT_THAWED,
+                        supervisor->thaw_tag, report->text);
     } else if (report->command == supervisor->kill && supervisor->kill != 0) {
         supervisor->kill = 0; /* the end comes as a state; else it is asked for again */
         supervisor->kill_at_ns = clock_now_ns() + SILENT_NS;
@@ -228,6 +229,7 @@ static int run_start(struct supervisor *supervisor, const struct order *order, s
                                             order->text, error);
     }
     if (result == 0) {
+        ranks_open(supervisor);
         result = shim_start(supervisor, &order->lease, &command, environment, error);
     }
     environment_free(environment);
@@ -347,7 +349,7 @@ static void freeze(struct supervisor *supervisor, uint64_t tag)
     supervisor->freeze =
         at_work(supervisor) ? shim_client_freeze(supervisor->client, FREEZE_BOUND_MS) : 0;
     if (supervisor->freeze == 0) {
-        tell(supervisor, OUTSIDE_NOT_FROZEN, tag, "its shim does not listen");
+        supervisor_tell(supervisor, OUTSIDE_NOT_FROZEN, tag, "its shim does not listen");
     } else {
         await(supervisor, FREEZE_BOUND_MS * NS_PER_MS);
     }
@@ -356,9 +358,13 @@ static void freeze(struct supervisor *supervisor, uint64_t tag)
 static void thaw(struct supervisor *supervisor, uint64_t tag)
 {
     supervisor->thaw_tag = tag;
+    if (ranks_resume(supervisor)) {
+        supervisor_tell(supervisor, OUTSIDE_THAWED, tag, "");
+        return;
+    }
     supervisor->thaw = at_work(supervisor) ? shim_client_thaw(supervisor->client) : 0;
     if (supervisor->thaw == 0) {
-        tell(supervisor, OUTSIDE_NOT_THAWED, tag, "its shim does not listen");
+        supervisor_tell(supervisor, OUTSIDE_NOT_THAWED, tag, "its shim does not listen");
     } else {
         await(supervisor, 0);
     }
@@ -394,7 +400,7 @@ static void send_signal(struct supervisor *supervisor, const struct order *order
                0) {
         refused = "its shim does not listen";
     }
-    tell(supervisor, OUTSIDE_SIGNALLED, order->tag, refused);
+    supervisor_tell(supervisor, OUTSIDE_SIGNALLED, order->tag, refused);
 }
 
 static uint64_t sooner(uint64_t a, uint64_t b)
@@ -423,14 +429,8 @@ static void kill_order(struct supervisor *supervisor, const struct order *order)
 static void notice_order(struct supervisor *supervisor, const struct order *order)
 {
     struct shim_record record = supervisor->record;
-    struct error error;
-    if (order->text == NULL) {
-        file_remove(supervisor->folder, "notice");
-    } else if (file_write(supervisor->folder, "notice", order->text, &error) < 0) {
-        tell(supervisor, OUTSIDE_SIGNALLED, 0, error.text);
-    }
-    record.notice_deadline_ns = order->notice_boot_ns;
-    record.kill_deadline_ns = order->kill_boot_ns;
+    ranks_notice(supervisor, &order->notice);
+    record.notice_deadline_ns = record.kill_deadline_ns = order->notice.deadline_boot_ns;
     if (at_work(supervisor)) {
         (void)shim_client_update(supervisor->client, &record);
     }
@@ -441,6 +441,9 @@ void supervisor_order(struct supervisor *supervisor, const struct order *order)
     switch (order->kind) {
     case ORDER_FREEZE:
         freeze(supervisor, order->tag);
+        break;
+    case ORDER_PAUSE:
+        ranks_pause(supervisor, order->tag);
         break;
     case ORDER_THAW:
         thaw(supervisor, order->tag);
@@ -476,7 +479,7 @@ static void kill_step(struct supervisor *supervisor, uint64_t now_ns)
     }
     if (now_ns >= supervisor->kill_until_ns && !supervisor->stuck_told) {
         supervisor->stuck_told = true;
-        tell(supervisor, OUTSIDE_STUCK, 0, "some of its processes do not end");
+        supervisor_tell(supervisor, OUTSIDE_STUCK, 0, "some of its processes do not end");
     }
 }
 
@@ -497,7 +500,7 @@ static void silent_step(struct supervisor *supervisor, uint64_t now_ns)
 
 uint64_t supervisor_turn(struct supervisor *supervisor, uint64_t now_ns)
 {
-    uint64_t next_ns = UINT64_MAX;
+    uint64_t next_ns = ranks_turn(supervisor, now_ns);
     if (!supervisor->over && supervisor->find_ns != 0 && now_ns >= supervisor->find_ns) {
         supervisor_find(supervisor);
     }
@@ -565,6 +568,7 @@ void supervisor_destroy(struct supervisor *supervisor)
 {
     if (supervisor != NULL) {
         shim_client_destroy(supervisor->client);
+        ranks_close(supervisor);
         free(supervisor->id);
         free(supervisor);
     }

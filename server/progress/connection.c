@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct connection *connection_create(int fd, pid_t pid)
+struct connection *progress_connection_create(int fd, pid_t pid)
 {
     struct connection *connection = calloc(1, sizeof(*connection));
     if (connection == NULL) {
@@ -18,7 +18,7 @@ struct connection *connection_create(int fd, pid_t pid)
     return connection;
 }
 
-void connection_destroy(struct connection *connection)
+void progress_connection_destroy(struct connection *connection)
 {
     if (connection != NULL) {
         (void)close(connection->fd);
@@ -28,7 +28,7 @@ void connection_destroy(struct connection *connection)
     }
 }
 
-void connection_end(struct connection *connection)
+void progress_connection_end(struct connection *connection)
 {
     connection->ended = true;
     (void)shutdown(connection->fd, SHUT_RDWR);
@@ -60,7 +60,7 @@ static void input_keep(struct connection *connection, const char *bytes, size_t 
     }
     input = realloc(connection->input, total);
     if (input == NULL) {
-        connection_end(connection);
+        progress_connection_end(connection);
         return;
     }
     memcpy(input + connection->input_length, bytes, length);
@@ -99,7 +99,7 @@ static void input_take(struct connection *connection, const char *bytes, size_t 
     }
 }
 
-void connection_read(struct connection *connection, connection_line on_line, void *arg)
+void progress_connection_read(struct connection *connection, connection_line on_line, void *arg)
 {
     char bytes[CONNECTION_READ_BYTES];
     ssize_t length = recv(connection->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
@@ -113,7 +113,7 @@ void connection_read(struct connection *connection, connection_line on_line, voi
     if (connection->input_length > 0 && !connection->ended) {
         line_finish(connection, NULL, 0, on_line, arg);
     }
-    connection_end(connection);
+    progress_connection_end(connection);
 }
 
 /* ---- out -------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static void output_keep(struct connection *connection, const char *bytes, size_t
     size_t total = connection->output_length + length;
     char *output = total > CONNECTION_OUTPUT_MAX ? NULL : realloc(connection->output, total);
     if (output == NULL) {
-        connection_end(connection); /* it does not read */
+        progress_connection_end(connection); /* it does not read */
         return;
     }
     memcpy(output + connection->output_length, bytes, length);
@@ -136,13 +136,13 @@ static size_t output_write(struct connection *connection, const char *bytes, siz
 {
     ssize_t sent = send(connection->fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOBUFS) {
-        connection_end(connection);
+        progress_connection_end(connection);
         return length;
     }
     return sent < 0 ? 0 : (size_t)sent;
 }
 
-void connection_send(struct connection *connection, const char *line)
+void progress_connection_send(struct connection *connection, const char *line)
 {
     size_t length = strlen(line);
     size_t sent = 0;
@@ -157,7 +157,7 @@ void connection_send(struct connection *connection, const char *line)
     }
 }
 
-void connection_flush(struct connection *connection)
+void progress_connection_flush(struct connection *connection)
 {
     size_t sent;
     if (connection->ended || connection->output_length == 0) {

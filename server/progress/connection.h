@@ -34,14 +34,15 @@ struct connection {
 typedef void (*connection_line)(void *arg, struct connection *connection, const char *line,
                                 size_t length);
 
-struct connection *connection_create(int fd, pid_t pid); /* takes over `fd`; NULL: no memory */
-void connection_destroy(struct connection *connection);  /* NULL is fine */
+struct connection *progress_connection_create(int fd,
+                                              pid_t pid); /* takes over `fd`; NULL: no memory */
+void progress_connection_destroy(struct connection *connection); /* NULL is fine */
 
 /* Reads once and hands out the lines. At the end of the stream a last line without newline too. */
-void connection_read(struct connection *connection, connection_line on_line, void *arg);
-void connection_send(struct connection *connection, const char *line);
-void connection_flush(struct connection *connection);
+void progress_connection_read(struct connection *connection, connection_line on_line, void *arg);
+void progress_connection_send(struct connection *connection, const char *line);
+void progress_connection_flush(struct connection *connection);
 /* Both sides are told; the socket reads as ended from now on. */
-void connection_end(struct connection *connection);
+void progress_connection_end(struct connection *connection);
 
 #endif

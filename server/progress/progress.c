@@ -42,10 +42,10 @@ static void tell(struct progress *progress, struct connection *connection, const
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data.ptr = connection};
     if (line == NULL) {
-        connection_end(connection); /* no memory: it comes again and is told then */
+        progress_connection_end(connection); /* no memory: it comes again and is told then */
         return;
     }
-    connection_send(connection, line);
+    progress_connection_send(connection, line);
     if (connection->output_length > 0 && !connection->ended) {
         (void)epoll_ctl(progress->epoll, EPOLL_CTL_MOD, connection->fd, &event);
     }
@@ -175,7 +175,7 @@ static void hello_take(struct progress *progress, struct connection *connection,
     connection_leaves(progress, connection); /* a further hello tells what it can by now */
     if (ranks_join(&progress->ranks, (uint32_t)message->rank, (uint32_t)message->ranks, can_pause) <
         0) {
-        connection_end(connection);
+        progress_connection_end(connection);
         return;
     }
     connection->greeted = true;
@@ -187,7 +187,7 @@ static void hello_take(struct progress *progress, struct connection *connection,
     if (progress->pause.request != 0 && can_pause) {
         char *line = progress_line_pause(progress->pause.request, progress->pause.step);
         if (pause_ask(&progress->pause, connection->rank, connection->pid) < 0) {
-            connection_end(connection);
+            progress_connection_end(connection);
         }
         tell(progress, connection, line);
         free(line);
@@ -268,7 +268,7 @@ static void line_refuse(struct progress *progress, struct connection *connection
     tell(progress, connection, answer);
     free(answer);
     if (++connection->bad_lines >= BAD_LINES_MAX) {
-        connection_end(connection);
+        progress_connection_end(connection);
     }
 }
 
@@ -315,7 +315,7 @@ static void connection_remove(struct progress *progress, struct connection *conn
     }
     progress->connection_count--;
     connection_leaves(progress, connection);
-    connection_destroy(connection);
+    progress_connection_destroy(connection);
     if (greeted) {
         progress->handler(progress->arg, &event);
     }
@@ -325,7 +325,7 @@ static void connection_add(struct progress *progress, struct connection *connect
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
     if (epoll_ctl(progress->epoll, EPOLL_CTL_ADD, connection->fd, &event) < 0) {
-        connection_destroy(connection);
+        progress_connection_destroy(connection);
         return;
     }
     connection->next = progress->connections;
@@ -397,7 +397,7 @@ static void newcomer_accept(struct progress *progress)
         newcomer_refuse(fd, "this socket is another user's");
     } else if (!room_make(progress)) {
         newcomer_refuse(fd, "this job has too many connections");
-    } else if ((connection = connection_create(fd, pid)) != NULL) {
+    } else if ((connection = progress_connection_create(fd, pid)) != NULL) {
         connection_add(progress, connection);
     }
 }
@@ -407,13 +407,13 @@ static void connection_ready(struct progress *progress, struct connection *conne
 {
     struct epoll_event quiet = {.events = EPOLLIN, .data.ptr = connection};
     if ((events & EPOLLOUT) != 0) {
-        connection_flush(connection);
+        progress_connection_flush(connection);
         if (connection->output_length == 0) {
             (void)epoll_ctl(progress->epoll, EPOLL_CTL_MOD, connection->fd, &quiet);
         }
     }
     if ((events & ~(uint32_t)EPOLLOUT) != 0 && !connection->ended) {
-        connection_read(connection, on_line, progress);
+        progress_connection_read(connection, on_line, progress);
     }
 }
 
@@ -525,7 +525,7 @@ void progress_destroy(struct progress *progress)
     while (progress->connections != NULL) {
         struct connection *connection = progress->connections;
         progress->connections = connection->next;
-        connection_destroy(connection);
+        progress_connection_destroy(connection);
     }
     if (progress->directory >= 0) {
         (void)unlinkat(progress->directory, progress->name, 0);

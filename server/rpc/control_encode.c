@@ -342,6 +342,12 @@ static void encode_outside(struct scratch *scratch, const struct control_outside
     message->log_path = scratch_text(scratch, outside->log_path);
     message->notice_deadline_wall_ns = outside->notice_deadline_wall_ns;
     message->notice_reason = scratch_text(scratch, outside->notice_reason);
+    message->ranks = outside->ranks.ranks;
+    message->ranks_here = outside->ranks.here;
+    message->waiting_fraction = outside->ranks.waiting_fraction;
+    message->slowest_step_s = outside->ranks.slowest_step_s;
+    message->slowest_rank = outside->ranks.slowest;
+    message->advice = scratch_text(scratch, outside->advice);
 }
 
 Tidepool__V1__Job *encode_job(struct scratch *scratch, const struct control_job *job)

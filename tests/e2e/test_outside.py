@@ -194,10 +194,8 @@ def test_a_burst_on_its_device_freezes_a_job_which_then_goes_on(start, tmp_path)
     frozen = []
 
     def stopped():
-        now = server.get_job(job.id)
-        if outside.state(now) == "SUSPENDED":
-            frozen.append((time.monotonic(), len(outside.lines(path))))
-        else:
+        frozen.append((time.monotonic(), len(outside.lines(path))))
+        if server.list_devices()[0].state != outside.messages().DEVICE_STATE_SUSPENDED:
             frozen.clear()
         return frozen and frozen[-1][0] - frozen[0][0] > 0.3
     latencies = press(server, stopped)
@@ -342,3 +340,90 @@ def test_a_job_whose_shim_is_killed_is_gone_with_it_and_runs_again(start, tmp_pa
     assert not outside.alive(job.pid)
     goes_on(path)
     cancel(server, again)
+
+
+# ---- jobs that take part -------------------------------------------------------------------------
+
+TAKES_PART = """
+import os, sys, time
+sys.path.insert(0, %r)
+import tidepool
+run = tidepool.attach()
+path = sys.argv[1]
+step = int(open(path).read()) if os.path.exists(path) else 0
+for step in run.steps(range(step, 1000000)):
+    time.sleep(0.02)
+    with open("steps", "a") as file:
+        print(step, file=file)
+    if run.should_stop():
+        with tidepool.atomic_file(path) as file:
+            file.write(str(step + 1).encode())
+        run.report(checkpointed_step=step + 1, loss=1 / (step + 1))
+        run.acknowledge()
+        time.sleep(float(sys.argv[2]))
+        break
+"""
+
+
+def taking_part(server, stays=0, **fields):
+    script = TAKES_PART % os.path.join(harness.ROOT, "clients", "python")
+    fields.setdefault("environment", ["PATH=" + os.environ["PATH"], "PYTHONPATH="])
+    job = outside.submit(server, "", arguments=["/usr/bin/python3", "-c", script, "saved",
+                                                str(stays)], **fields)
+    outside.wait_for(server, job.id, lambda job: job.step > 3, 30, "reports its steps")
+    return job
+
+
+def steps_of(server):
+    return [int(line) for line in outside.lines(os.path.join(server.directory, "steps"))]
+
+
+@pytest.mark.parametrize("stays", [0, 100])
+def test_a_job_that_saves_on_a_notice_gives_its_devices_back_at_once_and_loses_nothing(start,
+                                                                                       stays):
+    server = start([]).start()
+    job = taking_part(server, stays, notice_s=60)
+    asked = time.monotonic()
+    server.control().PauseJob(outside.messages().PauseJobRequest(job=job.id), timeout=10)
+    outside.wait_state(server, job.id, "PAUSED", seconds=30)
+    assert time.monotonic() - asked < 20 * harness.SLOWER
+    server.control().ResumeJob(outside.messages().ResumeJobRequest(job=job.id), timeout=10)
+    again = outside.wait_for(server, job.id, lambda job: job.runs == 2 and job.pid, 20, "again")
+    assert again.failures == 0
+    count = len(steps_of(server))
+    harness.wait_until(lambda: len(steps_of(server)) > count + 3, 20 * harness.SLOWER, "goes on")
+    numbers = steps_of(server)
+    assert numbers == list(range(len(numbers))), "steps were lost or done twice"
+    cancel(server, server.get_job(job.id))
+
+
+def test_a_job_that_must_not_be_frozen_stops_at_a_step_for_a_burst(start):
+    server = serving(start, ONE, slo_ms=3000)
+    job = taking_part(server, no_freeze=True)
+    stood = []
+
+    def stands():
+        stood.append((time.monotonic(), len(steps_of(server))))
+        if server.list_devices()[0].state != outside.messages().DEVICE_STATE_SUSPENDED:
+            stood.clear()
+        return stood and stood[-1][0] - stood[0][0] > 0.3
+    press(server, stands)
+    assert stood[0][1] == stood[-1][1], "it went on while it was paused"
+    count = len(steps_of(server))
+    harness.wait_until(lambda: len(steps_of(server)) > count + 3, 30 * harness.SLOWER, "goes on")
+    numbers = steps_of(server)
+    assert numbers == list(range(len(numbers)))
+    assert next(r.count for r in server.get_status().handovers if r.rung == "pause") >= 1
+    assert server.get_job(job.id).runs == 1
+    cancel(server, server.get_job(job.id))
+
+
+def test_the_ranks_of_a_found_job_come_back_to_the_next_server(start):
+    server = start([]).start()
+    job = taking_part(server)
+    server.kill()
+    server.start()
+    step = outside.wait_for(server, job.id, lambda job: job.step > 0, 30, "reports again").step
+    outside.wait_for(server, job.id, lambda job: job.step > step, 30, "goes on")
+    assert server.get_job(job.id).runs == 1
+    cancel(server, server.get_job(job.id))
