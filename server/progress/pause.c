@@ -4,7 +4,7 @@
 
 /* Of a rank that was late: the step that runs, and one more until all have heard. */
 #define AHEAD 2
-#define MOVES_MAX 10
+#define MOVES_MAX 40
 /* Each rank, and once more after it has started again. */
 #define ASKED_MAX ((size_t)2 * PROGRESS_RANKS_MAX)
 

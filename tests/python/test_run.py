@@ -319,7 +319,7 @@ def test_a_server_that_does_not_read_holds_up_nothing(server):
     for _ in range(30000):
         run.step()
     assert time.monotonic() - began < 20
-    assert len(run._link._outbox) <= _link.OUTBOX_MAX
+    assert len(run._link._outbox) < 1000  # the rest of one line: newer progress replaces older
     silent.close()
     run.close()
 

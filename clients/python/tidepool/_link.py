@@ -44,11 +44,14 @@ class Link:
     def connected(self) -> bool:
         return self._socket is not None
 
-    def send(self, message: Message) -> bool:
-        """Sends, or keeps what the socket does not take now. False: nobody is there to hear it."""
+    def send(self, message: Message, may_wait: bool = False) -> bool:
+        """Sends, or keeps what the socket does not take now. False: nobody is there to hear it; or
+        others wait already, and this one may come later as part of a newer one."""
         line = json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         with self._lock:
             if self._socket is None or len(self._outbox) + len(line) > OUTBOX_MAX:
+                return False
+            if self._outbox and may_wait:
                 return False
             if self._outbox:
                 self._outbox += line

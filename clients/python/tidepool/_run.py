@@ -226,7 +226,7 @@ class Run:
             return
         at = time.monotonic()
         if (now or at - self._told_at >= TELL_EVERY_S) and self._link.send(
-                {"progress": self._progress}):
+                {"progress": self._progress}, may_wait=True):
             self._told_at, self._progress = at, {}
 
     def _send(self, message: Message) -> None:
