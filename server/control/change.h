@@ -30,6 +30,24 @@ void control_job_resume(struct control *control, size_t index, control_done *don
 void control_job_signal(struct control *control, size_t index, int signal, bool all,
                         control_done *done, void *context);
 
+/* Leases held from outside, by index: submitted as a specification with `held`, listed with the
+ * jobs. A wrong token, or a job that is none: FAILED_PRECONDITION. */
+struct control_progress {
+    bool has_step; /* false: only a sign of life */
+    uint64_t step, checkpointed_step;
+};
+int control_lease_report(struct control *control, size_t index, const char *token,
+                         const struct control_progress *progress, struct error *error);
+/* Once a notice; the deadline moves by no more than the configured extension. */
+int control_lease_extend(struct control *control, size_t index, const char *token, double seconds,
+                         struct error *error);
+/* All of its devices are free. `again`: it waits for others; else it has finished. */
+void control_lease_release(struct control *control, size_t index, const char *token, bool again,
+                           control_done *done, void *context);
+/* Holds when it waits next; what it has now stays. */
+void control_lease_resize(struct control *control, size_t index, uint32_t least, uint32_t most,
+                          control_done *done, void *context);
+
 struct control_serve_options {
     const char *path;                  /* of a model file, or */
     const char *model;                 /* the name of a model in the repository */

@@ -225,6 +225,15 @@ void job_ends(struct control *control, struct job_entry *job, enum control_job_s
 /* ---- from the core
  * ------------------------------------------------------------------------------------- */
 
+void job_runs(struct control *control, struct job_entry *job)
+{
+    job->reason.text[0] = '\0';
+    if (job->started_wall_ns == 0) {
+        job->started_wall_ns = clock_pace_wall_ns(&control->pace);
+    }
+    job_move(control, job, CONTROL_JOB_RUNNING);
+}
+
 void job_lease_moved(struct control *control, uint64_t number, enum core_lease_state state,
                      enum core_reason reason)
 {
@@ -241,11 +250,10 @@ void job_lease_moved(struct control *control, uint64_t number, enum core_lease_s
         job_move(control, job, CONTROL_JOB_WAITING);
         break;
     case CORE_LEASE_RUNNING:
-        job->reason.text[0] = '\0';
-        if (job->started_wall_ns == 0) {
-            job->started_wall_ns = clock_pace_wall_ns(&control->pace);
+        if (job->outside == NULL || !job->outside->command.held ||
+            job->outside->state == RUN_ALIVE) { /* else it cannot be claimed yet: held_begin */
+            job_runs(control, job);
         }
-        job_move(control, job, CONTROL_JOB_RUNNING);
         break;
     case CORE_LEASE_DRAINING:
     case CORE_LEASE_ENDING:
@@ -261,6 +269,12 @@ void job_lease_moved(struct control *control, uint64_t number, enum core_lease_s
         job->in_core = false;
         if (job->outside != NULL && job->outside->state != RUN_NONE) {
             break; /* some of it lives on: it is over when that has ended */
+        }
+        if (job->outcome == 0 && job->outside != NULL && held_was_resized(job)) {
+            job->outside->grant_count = 0;
+            job->outside->resized = false;
+            job_request_lease(control, job);
+            break;
         }
         if (job->outcome == 0) { /* ended by the core: by no wish of its owner */
             job->outcome = CONTROL_JOB_FAILED;
@@ -407,9 +421,10 @@ static int job_make(struct control *control, const struct control_submission *su
     job->state = CONTROL_JOB_LOADING;
     job->submitted_wall_ns = clock_pace_wall_ns(&control->pace);
     if (command_is(specification)) {
-        result = control->outside != NULL ? outside_job_create(control, job, specification, error)
-                                          : error_set(error, ERROR_UNIMPLEMENTED,
-                                                      "submit: this server starts no outside jobs");
+        result = control->outside != NULL || json_object_get(specification, "held") != NULL
+                     ? outside_job_create(control, job, specification, error)
+                     : error_set(error, ERROR_UNIMPLEMENTED,
+                                 "submit: this server starts no outside jobs");
     } else {
         result = job_check_export(control, specification, submission->export_anywhere, error);
         result = result < 0 ? result : job_train(control, job, specification, error);
@@ -522,8 +537,8 @@ static void on_kept(void *context, const struct error *error)
     control_post(kept->control, &kept->call);
 }
 
-static void keep_change(struct control *control, const struct job_entry *job, control_done *done,
-                        void *context)
+void job_keep_change(struct control *control, const struct job_entry *job, control_done *done,
+                     void *context)
 {
     struct kept_change *kept = calloc(1, sizeof *kept);
     int result = -ERROR_RESOURCE_EXHAUSTED;
@@ -556,7 +571,7 @@ void control_job_cancel(struct control *control, size_t index, control_done *don
         job = job_by_number(control, number, NULL); /* the oldest that ended is forgotten */
     }
     if (job != NULL) {
-        keep_change(control, job, done, context);
+        job_keep_change(control, job, done, context);
     } else {
         struct error error = {0};
         error_set(&error, ERROR_NOT_FOUND, "the job is cancelled, and forgotten already");
@@ -580,7 +595,7 @@ void control_job_pause(struct control *control, size_t index, control_done *done
             job_move(control, job, CONTROL_JOB_PAUSED);
         }
     }
-    keep_change(control, job, done, context);
+    job_keep_change(control, job, done, context);
     revisions_refresh(control);
 }
 
@@ -599,7 +614,7 @@ void control_job_resume(struct control *control, size_t index, control_done *don
             job_request_lease(control, job);
         }
     }
-    keep_change(control, job, done, context);
+    job_keep_change(control, job, done, context);
     revisions_refresh(control);
 }
 
@@ -678,8 +693,9 @@ static void show_outside(const struct control *control, const struct job_entry *
     advise(&outside->ranks, shown->advice, sizeof shown->advice);
     if (core_lease_find(control->core, job->number, &view)) {
         shown->lost_s = (double)view.lost_ns / (double)NS_PER_S;
+        shown->heartbeat_lost = view.heartbeat_lost;
     }
-    if (outside->run > 0) {
+    if (outside->run > 0 && !outside->command.held) {
         (void)outside_run_folder(control->config->state, job->id, outside->run, shown->log_path,
                                  sizeof shown->log_path);
     }

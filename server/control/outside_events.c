@@ -164,19 +164,17 @@ static void on_progress(struct control *control, struct job_entry *job,
 }
 
 /* The devices are quarantined; should it end after all, they can be recovered. */
-static void on_stuck(struct control *control, struct job_entry *job,
-                     const struct outside_event *event)
+void outside_stuck(struct control *control, struct job_entry *job, const char *why)
 {
     uint64_t action = job->outside->notice.kill_action;
     struct log_text text;
     log_write(LOG_ERROR, "outside", "does not end", "job=%s reason=%s", job->id,
-              log_quote(&text, event->text));
+              log_quote(&text, why));
     job->outside->notice.kill_action = 0;
     for (uint32_t i = 0; i < control->device_count && action != 0; i++) {
         struct device_entry *entry = &control->devices[i];
         if (entry->holder == job->number) {
-            snprintf(entry->reason.text, sizeof entry->reason.text, "job %s: %.150s", job->id,
-                     event->text);
+            snprintf(entry->reason.text, sizeof entry->reason.text, "job %s: %.150s", job->id, why);
             feed_answer(control, CORE_EVENT_ACTION_FAILED, action, device_number(i));
         }
     }
@@ -232,7 +230,7 @@ void control_on_outside(struct control *control, const struct outside_event *eve
         on_extend(control, job, event);
         break;
     case OUTSIDE_STUCK:
-        on_stuck(control, job, event);
+        outside_stuck(control, job, event->text);
         break;
     case OUTSIDE_ENDED:
     case OUTSIDE_LOST:

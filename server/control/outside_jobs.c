@@ -197,11 +197,24 @@ void outside_devices_print(const struct control *control, const struct outside_j
     *ret_cpus = cpus;
 }
 
+void outside_answer_grants(struct control *control, struct outside_job *outside)
+{
+    for (uint32_t i = 0; i < outside->grant_count; i++) {
+        struct run_grant *grant = &outside->grants[i];
+        feed_answer(control, CORE_EVENT_ACTION_DONE, grant->action, grant->device);
+        grant->action = 0;
+    }
+}
+
 static void run_begin(struct control *control, struct job_entry *job)
 {
     struct outside_job *outside = job->outside;
     char *devices = NULL, *cpus = NULL;
     uint32_t cores = 0;
+    if (outside->command.held) {
+        held_begin(control, job);
+        return;
+    }
     outside_devices_print(control, outside, &devices, &cpus, &cores);
     struct outside_lease lease = {
         .job = job->number,
@@ -222,11 +235,7 @@ static void run_begin(struct control *control, struct job_entry *job)
     free(devices);
     free(cpus);
     outside->state = RUN_STARTING;
-    for (uint32_t i = 0; i < outside->grant_count; i++) {
-        struct run_grant *grant = &outside->grants[i];
-        feed_answer(control, CORE_EVENT_ACTION_DONE, grant->action, grant->device);
-        grant->action = 0;
-    }
+    outside_answer_grants(control, outside);
     if (result < 0) {
         struct outside_event event = {.kind = OUTSIDE_NOT_STARTED, .text = "no memory"};
         event.record.step = START_SHIM;
@@ -278,6 +287,9 @@ static enum control_exit_class classify(const struct job_entry *job,
     bool server_fault = event->record.step == START_SHIM || event->record.step == START_GROUP;
     bool clean = event->kind == OUTSIDE_ENDED && event->record.exit_code == 0 &&
                  event->record.exit_signal == 0;
+    if (outside->command.held) {
+        return held_classify(job);
+    }
     if (event->kind == OUTSIDE_NOT_STARTED) {
         return server_fault ? CONTROL_EXIT_LOST : CONTROL_EXIT_NOT_STARTED;
     }
@@ -317,7 +329,8 @@ static void reason_note(struct job_entry *job, const struct outside_event *event
 {
     const struct outside_job *outside = job->outside;
     const char *name = control_exit_class_name(outside->exit_class);
-    if (outside->exit_class == CONTROL_EXIT_COMPLETED || job->outcome == CONTROL_JOB_CANCELLED) {
+    if (outside->exit_class == CONTROL_EXIT_COMPLETED || outside->command.held ||
+        job->outcome == CONTROL_JOB_CANCELLED) {
         return;
     }
     if (event->text[0] != '\0') {
@@ -385,7 +398,7 @@ static void tell_exited(struct control *control, const struct job_entry *job)
     event.job_exited.kept = outside->exit_class == CONTROL_EXIT_COMPLETED ||
                             (outside->exit_class == CONTROL_EXIT_PREEMPTED &&
                              (outside->exit_code == 0 || outside->notice.acknowledged));
-    event.job_exited.again = job->outcome == 0;
+    event.job_exited.again = job->outcome == 0 && !held_was_resized(job);
     event.job_exited.failed =
         outside->exit_class == CONTROL_EXIT_FAILED || outside->exit_class == CONTROL_EXIT_LOST;
     control_feed(control, event);
@@ -410,7 +423,9 @@ static void on_end_kept(struct control *control, struct job_entry *job, const st
         log_write(LOG_WARN, "outside", "end not in the store", "job=%s reason=%s", job->id,
                   log_quote(&text, error->text));
     }
-    outside_forget(control->outside, job->number);
+    if (!outside->command.held) {
+        outside_forget(control->outside, job->number);
+    }
     outside_held_devices(control, job, entry_free);
     outside->state = RUN_NONE;
     outside_notice_clear(outside);
@@ -469,14 +484,15 @@ void control_job_signal(struct control *control, size_t index, int signal, bool 
     struct job_entry *job = control->jobs[index];
     struct error error = {0};
     struct signal_waiter *waiter = calloc(1, sizeof *waiter);
-    bool runs = job->outside != NULL &&
-                (job->outside->state == RUN_STARTING || job->outside->state == RUN_ALIVE);
+    bool has_process = job->outside != NULL && !job->outside->command.held;
+    bool runs =
+        has_process && (job->outside->state == RUN_STARTING || job->outside->state == RUN_ALIVE);
     if (!runs || waiter == NULL) {
         error_set(&error, runs ? ERROR_RESOURCE_EXHAUSTED : ERROR_FAILED_PRECONDITION,
                   "job '%s' %s", job->id,
-                  runs                   ? "no memory"
-                  : job->outside == NULL ? "runs in the server: there is no process to signal"
-                                         : "does not run");
+                  runs           ? "no memory"
+                  : !has_process ? "has no process that the server has started"
+                                 : "does not run");
         free(waiter);
         done(control, context, 0, &error);
         return;

@@ -47,6 +47,7 @@ struct core_lease_spec outside_lease_spec(const struct control *control, uint64_
                      : notice_ns < NOTICE_MIN_NS ? NOTICE_MIN_NS
                                                  : notice_ns,
         .extension = true,
+        .heartbeats = command->held,
     };
 }
 
@@ -204,7 +205,9 @@ static void on_kill_kept(struct control *control, struct job_entry *job, const s
         log_write(LOG_WARN, "outside", "kill not in the store", "job=%s reason=%s", job->id,
                   log_quote(&text, error->text));
     }
-    if (job->outside->notice.killing && !has_not_begun(job->outside)) {
+    if (job->outside->command.held) {
+        outside_stuck(control, job, "its holder has not given it back by the deadline");
+    } else if (job->outside->notice.killing && !has_not_begun(job->outside)) {
         outside_kill(control->outside, job->number, job->outside->notice.kill_ns / 2,
                      job->outside->notice.kill_ns);
     }
@@ -255,6 +258,11 @@ static bool ends_at_once(const struct outside_job *outside)
 void outside_notice_tell(struct control *control, struct job_entry *job)
 {
     struct outside_job *outside = job->outside;
+    if (outside->command.held) {
+        outside->notice.told = true; /* to whoever looks: the change is the telling */
+        revision_touch(control, &job->revisions, true);
+        return;
+    }
     char *devices = NULL, *cpus = NULL;
     uint32_t cores = 0;
     if (has_not_begun(outside) || outside->state == RUN_ENDED) {
@@ -313,7 +321,7 @@ static void saved_end(struct control *control, struct job_entry *job)
 
 static void job_tick(struct control *control, struct job_entry *job)
 {
-    if (job->outside->state == RUN_ALIVE) {
+    if (job->outside->state == RUN_ALIVE && !job->outside->command.held) {
         saved_end(control, job);
         signal_when_due(control, job);
         restored_deadline(control, job);
@@ -335,7 +343,7 @@ void outside_tick(struct control *control)
 /* ---- after each turn of the core's loop -------------------------------------------------------
  */
 
-static void resize(struct control *control, const struct job_entry *job)
+void outside_resize(struct control *control, const struct job_entry *job)
 {
     struct core_event event = {.kind = CORE_EVENT_LEASE_RESIZED};
     struct core_lease_spec spec = outside_job_spec(control, job);
@@ -390,7 +398,7 @@ static bool gathered(struct control *control, struct job_entry *job)
     outside->run++;
     outside->resized = true;
     outside->exit_class = CONTROL_EXIT_NONE;
-    resize(control, job);
+    outside_resize(control, job);
     outside_commit(control, job, on_grants_kept);
     return true;
 }
@@ -430,6 +438,6 @@ void outside_lease_moved(struct control *control, struct job_entry *job,
     if (outside->resized && (state == CORE_LEASE_DRAINING || state == CORE_LEASE_WAITING ||
                              state == CORE_LEASE_PAUSED)) {
         outside->resized = false;
-        resize(control, job);
+        outside_resize(control, job);
     }
 }

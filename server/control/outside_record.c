@@ -238,6 +238,10 @@ static void find_one(struct control *control, struct job_entry *job)
         control->devices[grant->device - 1].holder = job->number;
         job->generation = grant->generation > job->generation ? grant->generation : job->generation;
     }
+    if (outside->command.held) {
+        held_restore(control, job);
+        return;
+    }
     control->finding++;
     outside_find(control->outside, job->number, job->id, outside->run);
 }
@@ -263,7 +267,7 @@ void outside_boot(struct control *control)
 }
 
 /* Its lease as it was: the core goes on from there. */
-static void restore_lease(struct control *control, struct job_entry *job, bool alive)
+void outside_restore_lease(struct control *control, struct job_entry *job, bool alive)
 {
     struct outside_job *outside = job->outside;
     struct core_event event = {.kind = CORE_EVENT_RESTORED_LEASE};
@@ -303,7 +307,7 @@ static void restore_alive(struct control *control, struct job_entry *job,
     struct log_text text;
     outside->state = RUN_ALIVE;
     if (!job->in_core) {
-        restore_lease(control, job, true);
+        outside_restore_lease(control, job, true);
     }
     restore_notice(control, job);
     log_write(LOG_INFO, "outside", "run found again", "job=%s run=%u frozen=%d text=%s", job->id,
@@ -353,7 +357,7 @@ void outside_find_overdue(struct control *control)
         struct job_entry *job = control->jobs[i];
         if (job->outside != NULL && job->outside->state == RUN_FINDING && !job->in_core) {
             log_write(LOG_WARN, "outside", "shim does not answer yet", "job=%s", job->id);
-            restore_lease(control, job, true);
+            outside_restore_lease(control, job, true);
         }
     }
     control_reconciled(control);
@@ -376,7 +380,7 @@ void outside_found(struct control *control, struct job_entry *job,
         break;
     case OUTSIDE_LOST:
         if (!event->empty && !job->in_core) { /* its devices are quarantined by way of the core */
-            restore_lease(control, job, false);
+            outside_restore_lease(control, job, false);
         }
         outside_run_over(control, job, event);
         break;

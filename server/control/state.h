@@ -163,7 +163,8 @@ struct outside_job {
         bool fresh; /* the store and the job are to be told */
         bool told, numbered, signalled;
         bool killing, stopped_by_owner, expired, device_lost, restored;
-        uint64_t number;                        /* of the last notice; grows over all runs */
+        bool given_back; /* by the holder of a lease that wants devices again */
+        uint64_t number; /* of the last notice; grows over all runs */
         uint64_t deadline_ns, deadline_boot_ns; /* 0: none */
         enum core_reason reason;
         uint64_t kill_action; /* waits for its end */
@@ -422,6 +423,18 @@ void outside_signalled(struct control *control, const struct outside_event *even
 /* Who keeps it, since when. */
 void outside_running_note(struct control *control, struct job_entry *job,
                           const struct outside_event *event);
+/* ---- leases held from outside: held.c ---- */
+
+void held_begin(struct control *control, struct job_entry *job);
+void held_restore(struct control *control, struct job_entry *job);
+enum control_exit_class held_classify(const struct job_entry *job);
+bool held_was_resized(const struct job_entry *job);
+
+void outside_answer_grants(struct control *control, struct outside_job *outside);
+void outside_stuck(struct control *control, struct job_entry *job, const char *why);
+/* Tells the core how many devices it wants now. */
+void outside_resize(struct control *control, const struct job_entry *job);
+void outside_restore_lease(struct control *control, struct job_entry *job, bool alive);
 /* At the start: the run was found, or not. */
 void outside_found(struct control *control, struct job_entry *job,
                    const struct outside_event *event);
@@ -475,6 +488,10 @@ void job_became_ready(struct control *control, struct job_entry *job);
 void job_move(struct control *control, struct job_entry *job, enum control_job_state state);
 void job_request_lease(struct control *control, struct job_entry *job);
 void job_finalize(struct control *control, struct job_entry *job);
+void job_runs(struct control *control, struct job_entry *job); /* from now on */
+/* `done` when the job, as it is now, is in the store. */
+void job_keep_change(struct control *control, const struct job_entry *job, control_done *done,
+                     void *context);
 void job_ends(struct control *control, struct job_entry *job, enum control_job_state outcome,
               const char *reason);
 void job_lease_moved(struct control *control, uint64_t number, enum core_lease_state state,

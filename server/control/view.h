@@ -150,7 +150,8 @@ struct control_job {
         uint64_t log_dropped; /* of the present run */
         bool run_over;        /* of the last run: nothing more will be written */
         struct ranks_figures ranks;
-        char advice[128]; /* "": none */
+        char advice[128];    /* "": none */
+        bool heartbeat_lost; /* of a lease held from outside */
     } outside;
 };
 bool control_job_at(struct control *control, size_t index, struct control_job *ret_job);
@@ -170,6 +171,10 @@ int control_device_find(struct control *control, const char *text, size_t *ret_i
                         struct error *error);
 int control_endpoint_find(struct control *control, const char *name, size_t *ret_index,
                           struct error *error);
+#define CONTROL_LEASE_TOKEN_SIZE 64
+/* Of the present run of a lease held from outside. FAILED_PRECONDITION: it holds nothing now. */
+int control_lease_token(struct control *control, size_t index,
+                        char ret_token[CONTROL_LEASE_TOKEN_SIZE], struct error *error);
 int control_job_find(struct control *control, const char *text, size_t *ret_index,
                      struct error *error);
 

@@ -12,6 +12,30 @@
 #define LOG_BYTES_STANDARD "67108864"
 
 /* clang-format off */
+#define OPTION_DEVICES \
+    {.name = "devices", .kind = OPTION_TEXT, .offset = FIELD(parts.devices), .standard = "\"1\"", \
+    .unit = "devices", \
+    .help = "how many: `\"2\"`, or at least and at most: `\"1:4\"`; their number changes only " \
+    "from one run to the next"}
+#define OPTION_KIND \
+    {.name = "kind", .kind = OPTION_TEXT, .offset = FIELD(kind), .standard = "\"cpu\"", \
+    .help = "of device"}
+#define OPTION_PRIORITY \
+    {.name = "priority", .kind = OPTION_INT, .offset = FIELD(priority), .minimum = 0, \
+    .maximum = 100, .standard = "0", .help = "higher goes first"}
+#define OPTION_NOTICE \
+    {.name = "notice_s", .kind = OPTION_NUMBER, .offset = FIELD(notice_s), .unit = "s", \
+    .minimum = 0, .maximum = 3600, \
+    .help = "how long it is told before its devices are taken; default: `planner.notice_s`"}
+#define OPTION_TIME \
+    {.name = "time_s", .kind = OPTION_NUMBER, .offset = FIELD(time_s), .unit = "s", .minimum = 0, \
+    .maximum = 1e9, .standard = "0", \
+    .help = "of running, over all its runs; then notice and the end; 0: no bound"}
+#define OPTION_MEMORY \
+    {.name = "memory_bytes", .kind = OPTION_INT, .offset = FIELD(memory_bytes), .unit = "bytes", \
+    .minimum = 0, .maximum = 1125899906842624, .standard = "0", \
+    .help = "on each device, for the planner; 0: not counted"}
+
 static const struct option table[] = {
     {.name = "name", .kind = OPTION_TEXT, .offset = FIELD(name),
      .help = "letters, digits, `.`, `_` and `-`; at most 63; default: from the program's name"},
@@ -24,17 +48,10 @@ static const struct option table[] = {
      .required = true, .help = "absolute"},
     {.name = "output", .kind = OPTION_TEXT, .offset = FIELD(output),
      .help = "absolute; what the job writes is also appended here, without a bound"},
-    {.name = "devices", .kind = OPTION_TEXT, .offset = FIELD(parts.devices), .standard = "\"1\"",
-     .unit = "devices",
-     .help = "how many: `\"2\"`, or at least and at most: `\"1:4\"`; their number changes only "
-             "from one run to the next"},
-    {.name = "kind", .kind = OPTION_TEXT, .offset = FIELD(kind), .standard = "\"cpu\"",
-     .help = "of device"},
-    {.name = "priority", .kind = OPTION_INT, .offset = FIELD(priority), .minimum = 0,
-     .maximum = 100, .standard = "0", .help = "higher goes first"},
-    {.name = "notice_s", .kind = OPTION_NUMBER, .offset = FIELD(notice_s), .unit = "s",
-     .minimum = 0, .maximum = 3600,
-     .help = "how long it is told before its devices are taken; default: `planner.notice_s`"},
+    OPTION_DEVICES,
+    OPTION_KIND,
+    OPTION_PRIORITY,
+    OPTION_NOTICE,
     {.name = "notice_signal", .kind = OPTION_TEXT, .offset = FIELD(parts.notice_signal),
      .help = "sent to the first process with a notice, if it has a handler; absent: none"},
     {.name = "notice_signal_before_s", .kind = OPTION_NUMBER,
@@ -42,14 +59,10 @@ static const struct option table[] = {
      .standard = "0", .help = "so long before the deadline; 0: with the notice"},
     {.name = "no_freeze", .kind = OPTION_BOOL, .offset = FIELD(no_freeze), .standard = "false",
      .help = "it must not be stopped in place"},
-    {.name = "time_s", .kind = OPTION_NUMBER, .offset = FIELD(time_s), .unit = "s", .minimum = 0,
-     .maximum = 1e9, .standard = "0",
-     .help = "of running, over all its runs; then notice and the end; 0: no bound"},
+    OPTION_TIME,
     {.name = "retries", .kind = OPTION_INT, .offset = FIELD(retries), .minimum = 0,
      .maximum = 100, .standard = "3", .help = "runs again so often after a failure of its own"},
-    {.name = "memory_bytes", .kind = OPTION_INT, .offset = FIELD(memory_bytes), .unit = "bytes",
-     .minimum = 0, .maximum = 1125899906842624, .standard = "0",
-     .help = "on each device, for the planner; 0: not counted"},
+    OPTION_MEMORY,
     {.name = "log_bytes", .kind = OPTION_INT, .offset = FIELD(log_bytes), .unit = "bytes",
      .minimum = 65536, .maximum = 4294967296, .standard = LOG_BYTES_STANDARD,
      .help = "of the server's copy of one run's output; what is older goes"},
@@ -61,8 +74,18 @@ static const struct option table[] = {
      .help = "resource limits, at most 16: `{\"resource\": \"NOFILE\", \"soft\": 1024, \"hard\": "
              "\"unlimited\"}`"},
 };
+
+/* A lease held by a process that the server did not start. */
+static const struct option held_table[] = {
+    {.name = "held", .kind = OPTION_BOOL, .offset = FIELD(held), .required = true,
+     .help = "true"},
+    {.name = "name", .kind = OPTION_TEXT, .offset = FIELD(name), .required = true,
+     .help = "letters, digits, `.`, `_` and `-`; at most 63"},
+    OPTION_DEVICES, OPTION_KIND, OPTION_PRIORITY, OPTION_NOTICE, OPTION_TIME, OPTION_MEMORY,
+};
 /* clang-format on */
 #define OPTIONS (sizeof table / sizeof table[0])
+#define HELD_OPTIONS (sizeof held_table / sizeof held_table[0])
 
 static const struct {
     const char *name;
@@ -89,7 +112,8 @@ const char *command_resource_name(uint64_t resource)
 
 bool command_is(const json_t *specification)
 {
-    return json_object_get(specification, "command") != NULL;
+    return json_object_get(specification, "command") != NULL ||
+           json_object_get(specification, "held") != NULL;
 }
 
 void command_print_help(FILE *out)
@@ -357,8 +381,29 @@ static int parts_read(struct command *command, struct error *error)
     return result < 0 ? result : signal_read(command, error);
 }
 
+static int held_read(const json_t *specification, struct command *ret_command, struct error *error)
+{
+    struct command command = {.notice_s = -1, .no_freeze = true};
+    int result = options_read(held_table, HELD_OPTIONS, specification, "lease", &command, error);
+    if (result == 0 && (!command.held || command.name[0] == '\0')) {
+        result = error_set(error, ERROR_INVALID_ARGUMENT, "lease.%s",
+                           command.held ? "name: is empty" : "held: is not true");
+    }
+    result = result < 0 ? result : name_check(&command, error);
+    result = result < 0 ? result : devices_read(&command, error);
+    if (result < 0) {
+        command_fini(&command);
+        return result;
+    }
+    *ret_command = command;
+    return 0;
+}
+
 int command_read(const json_t *specification, struct command *ret_command, struct error *error)
 {
+    if (json_object_get(specification, "held") != NULL) {
+        return held_read(specification, ret_command, error);
+    }
     struct command command = {.notice_s = -1};
     int result = options_read(table, OPTIONS, specification, "job", &command, error);
     empty_is_absent(&command.output);

@@ -30,6 +30,9 @@ struct command {
     double notice_signal_before_s, time_s;
     int notice_signal; /* 0: none */
     bool no_freeze;
+    /* No program of ours: a process of the holder's own has the devices and answers notices by
+     * calls (docs/leases.md). Only name, devices, kind, priority, notice, time and memory count. */
+    bool held;
     struct job_limit limits[COMMAND_LIMITS_MAX];
     size_t limit_count;
     struct {
@@ -38,7 +41,7 @@ struct command {
     } parts; /* inside command.c only */
 };
 
-/* Whether the specification is one of an outside job: it has a `command`. */
+/* Whether the specification is one of an outside job: it has a `command`, or is `held`. */
 bool command_is(const json_t *specification);
 /* On an error `ret_command` is empty. */
 int command_read(const json_t *specification, struct command *ret_command, struct error *error);

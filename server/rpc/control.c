@@ -7,6 +7,7 @@
 #include "server/control/change.h"
 #include "server/control/view.h"
 #include "server/rpc/control_command.h"
+#include "server/rpc/control_leases.h"
 #include "server/rpc/control_service.h"
 
 /* ---- reads, on the control thread
@@ -349,6 +350,12 @@ static void run_recover_device(struct control *control, struct control_call *let
     X(UNARY, PauseJob, pause_job_request, pause_job, true)                                         \
     X(UNARY, ResumeJob, resume_job_request, resume_job, true)                                      \
     X(UNARY, SignalJob, signal_job_request, signal_job, true)                                      \
+    X(UNARY, RequestLease, request_lease_request, request_lease, true)                             \
+    X(UNARY, ClaimLease, claim_lease_request, claim_lease, true)                                   \
+    X(UNARY, ReportLease, report_lease_request, report_lease, true)                                \
+    X(UNARY, ExtendLease, extend_lease_request, extend_lease, true)                                \
+    X(UNARY, ReleaseLease, release_lease_request, release_lease, true)                             \
+    X(UNARY, ResizeLease, resize_lease_request, resize_lease, true)                                \
     X(UNARY, ServeModel, serve_model_request, serve_model, true)                                   \
     X(UNARY, StopServing, stop_serving_request, stop_serving, true)                                \
     X(UNARY, SetHold, set_hold_request, set_hold, true)                                            \

@@ -329,7 +329,11 @@ static void encode_figures(struct scratch *scratch, const struct train_status *f
 static void encode_outside(struct scratch *scratch, const struct control_outside *outside,
                            Tidepool__V1__Job *message)
 {
-    message->command = encode_command(scratch, outside->command);
+    message->held = outside->command->held;
+    message->heartbeat_lost = outside->heartbeat_lost;
+    if (!outside->command->held) {
+        message->command = encode_command(scratch, outside->command);
+    }
     message->exit_class = (Tidepool__V1__ExitClass)outside->exit_class;
     message->exit_code = outside->exit_code;
     message->exit_signal = (uint32_t)outside->exit_signal;

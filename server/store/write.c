@@ -15,12 +15,13 @@ static const struct statement {
     bool lazy; /* a later one makes up for it: may be lost with the machine's power */
 } statements[WRITE_KINDS] = {
     [WRITE_NOTHING] = {.lazy = true},
-    [WRITE_JOB] = {"INSERT INTO jobs (id, specification, state, reason, result, lease, number,"
-                   " ended, submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions)"
-                   " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-                   " ON CONFLICT (number) DO UPDATE SET state = ?3, reason = ?4, result = ?5,"
-                   " lease = ?6, ended = ?8, started_wall_ns = ?10, finished_wall_ns = ?11,"
-                   " preemptions = ?12"},
+    [WRITE_JOB] =
+        {"INSERT INTO jobs (id, specification, state, reason, result, lease, number,"
+         " ended, submitted_wall_ns, started_wall_ns, finished_wall_ns, preemptions)"
+         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+         " ON CONFLICT (number) DO UPDATE SET specification = ?2, state = ?3, reason = ?4,"
+         " result = ?5, lease = ?6, ended = ?8, started_wall_ns = ?10,"
+         " finished_wall_ns = ?11, preemptions = ?12"},
     [WRITE_REQUEST] = {"INSERT INTO requests (id, job_id, job, made_wall_ns)"
                        " VALUES (?1, ?2, ?3, ?4)"
                        " ON CONFLICT (id) DO UPDATE SET job_id = ?2, job = ?3,"
