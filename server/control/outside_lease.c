@@ -29,6 +29,7 @@ struct core_lease_spec outside_lease_spec(const struct control *control, uint64_
     uint64_t notice_ns = command->notice_s < 0 ? 0 : ns_of(command->notice_s);
     /* A stop in place that needs no word from the job, or one at a step that its ranks agree on. */
     enum core_rung stop = command->no_freeze ? CORE_RUNG_PAUSE : CORE_RUNG_FREEZE;
+    uint32_t rungs = 1u << CORE_RUNG_NOTICE; /* all that can be asked of who is held from outside */
     return (struct core_lease_spec){
         .lease = number,
         .devices_min = command->devices_min,
@@ -41,7 +42,7 @@ struct core_lease_spec outside_lease_spec(const struct control *control, uint64_
         .run_min_ns = RUN_MIN_NS,
         .revokes_per_hour = NOTICES_PER_HOUR,
         .stops_per_hour = STOPS_PER_HOUR,
-        .rungs_mask = 1u << CORE_RUNG_NOTICE | 1u << stop,
+        .rungs_mask = command->held ? rungs : rungs | 1u << stop,
         .pause_residue_bytes = (uint64_t)command->memory_bytes,
         .notice_ns = command->notice_s < 0       ? 0
                      : notice_ns < NOTICE_MIN_NS ? NOTICE_MIN_NS

@@ -136,9 +136,11 @@ def test_a_lease_wants_another_number_of_devices_when_it_waits_next(start):
     resized = call(server, "ResizeLease", lease=lease.id, devices_min=2, devices_max=2)
     assert len(resized.devices) == 1 and resized.devices_min == 2
     call(server, "ReleaseLease", lease=lease.id, token=token, requeue=True)
-    outside.wait_for(server, lease.id, lambda job: len(job.devices) == 2, 20, "holds 2")
+    outside.wait_for(server, lease.id, lambda job: len(job.devices) == 2 and
+                     outside.state(job) == "RUNNING", 20, "holds 2")
     claimed = call(server, "ClaimLease", lease=lease.id)
-    must_refuse(server, "ResizeLease", CODE.FAILED_PRECONDITION, "holds 2 devices now", lease=lease.id, devices_min=1, devices_max=1)
+    must_refuse(server, "ResizeLease", CODE.FAILED_PRECONDITION, "holds 2 devices now",
+                lease=lease.id, devices_min=1, devices_max=1)
     server.kill()
     server.start()
     again = outside.wait_for(server, lease.id, lambda job: job.devices, 20, "holds devices again")
