@@ -35,6 +35,8 @@ enum {
     OPTION_TERMS = 1u << 20, /* --reason comes with OPTION_REASON */
     OPTION_WITHIN = 1u << 21,
     OPTION_SETTINGS = 1u << 22,
+    OPTION_TEAM = 1u << 23,
+    OPTION_ANNOUNCE = 1u << 24,
 };
 
 struct cli_options {
@@ -43,6 +45,10 @@ struct cli_options {
     double expires_s, within_s;
     int64_t expected_revision;
     int64_t endpoint_priority; /* -1: not given */
+    int64_t weight;            /* 0: not given */
+    const char *provider;
+    double lead_s;
+    struct argument_list quotas;
     const char *server, *token, *request_id, *name, *reason, *output;
     double timeout_s, slo_ms, interval_s;
     int64_t moves;
@@ -115,6 +121,7 @@ int cli_signal(struct cli *cli); /* the signal that came, 0: none */
 /* A setting changed while the server runs: of the device or endpoint that the arguments name. */
 int cli_change_device(struct cli *cli);
 int cli_set_endpoint(struct cli *cli);
+int cli_announce(struct cli *cli);
 
 /* Prints what a trial has found. */
 void cli_tell_dry_run(const Tidepool__V1__DryRunResponse *would);

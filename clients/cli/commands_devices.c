@@ -67,6 +67,9 @@ static void scale_tell(const Tidepool__V1__ScaleSignal *signal)
 
 static int scale_run(struct cli *cli)
 {
+    if (cli->argument_count > 0) {
+        return cli_announce(cli);
+    }
     struct error error = {0};
     Tidepool__V1__GetScaleSignalRequest request = TIDEPOOL__V1__GET_SCALE_SIGNAL_REQUEST__INIT;
     Tidepool__V1__ScaleSignal *signal = NULL;
@@ -203,7 +206,9 @@ static const struct command commands[] = {
     {"devices", "[cordon|uncordon|drain|reclaim DEVICE]",
      "what there is and what holds it; keep work off a device, or empty it", 0, 2,
      OPTION_TERMS | OPTION_REASON | OPTION_WITHIN | OPTION_DRY_RUN, devices_run},
-    {"scale", "", "how many devices would be needed, and what for", 0, 0, 0, scale_run},
+    {"scale", "[announce DEVICES]",
+     "how many devices would be needed, and what for; devices that are on their way", 0, 2,
+     OPTION_ANNOUNCE, scale_run},
     {"why", "[NAME]", "why a device, job or endpoint is where it is", 0, 1, OPTION_WHY, why_run},
     {"hold", "on|off", "stop all moves, or let them go on", 1, 1, OPTION_REASON, hold_run},
     {"mode", "observe|advise|act", "only record moves, show them, or make them", 1, 1, 0, mode_run},

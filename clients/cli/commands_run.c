@@ -153,6 +153,7 @@ static void settings_take(const struct cli *cli, Tidepool__V1__Command *command)
     command->nice = nice_now > 0 ? (uint32_t)nice_now : 0;
     command->name = options->name != NULL ? text_of(options->name) : command->name;
     command->kind = options->kind != NULL ? text_of(options->kind) : command->kind;
+    command->team = options->team != NULL ? text_of(options->team) : command->team;
     command->devices_min = options->devices.minimum > 0 ? options->devices.minimum : 1;
     command->devices_max = options->devices.maximum > 0 ? options->devices.maximum : 1;
     command->priority = (uint32_t)options->priority;
@@ -306,9 +307,9 @@ int cli_run(struct cli *cli)
     struct command_texts texts;
     Tidepool__V1__Command command = TIDEPOOL__V1__COMMAND__INIT;
     int exit_code;
-    if (cli->options.team != NULL || cli->options.array != NULL) {
-        (void)error_set(&error, ERROR_FAILED_PRECONDITION, "--%s is not offered by this version",
-                        cli->options.team != NULL ? "team" : "array");
+    if (cli->options.array != NULL) {
+        (void)error_set(&error, ERROR_FAILED_PRECONDITION,
+                        "--array is not offered by this version");
         return cli_fail(cli, &error);
     }
     settings_take(cli, &command);

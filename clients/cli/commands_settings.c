@@ -1,6 +1,7 @@
 /* commands_settings.c: settings changed while the server runs, and how they stand beside its
  * configuration. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clients/cli/cli.h"
@@ -166,6 +167,146 @@ int cli_set_endpoint(struct cli *cli)
     return exit_code;
 }
 
+/* ---- teams ---- */
+
+static void team_tell(const Tidepool__V1__Team *team)
+{
+    printf("%-20s%8u%6u%9u%14.0f ", team->name, team->weight, team->jobs, team->jobs_waiting,
+           team->usage_device_s);
+    for (size_t i = 0; i < team->n_kinds; i++) {
+        printf(" %s %u of %u", team->kinds[i]->kind, team->kinds[i]->held, team->kinds[i]->quota);
+    }
+    putchar('\n');
+}
+
+static void teams_head(void)
+{
+    printf("%-20s%8s%6s%9s%14s  %s\n", "TEAM", "WEIGHT", "JOBS", "WAITING", "USED",
+           "HELD OF QUOTA");
+}
+
+static int teams_list(struct cli *cli)
+{
+    struct error error = {0};
+    Tidepool__V1__ListTeamsRequest request = TIDEPOOL__V1__LIST_TEAMS_REQUEST__INIT;
+    Tidepool__V1__ListTeamsResponse *list = NULL;
+    if (cli_call(cli, "ListTeams", &request.base, &list, &error) < 0) {
+        return cli_fail(cli, &error);
+    }
+    int exit_code = EXIT_OK;
+    if (cli->options.json) {
+        exit_code = cli_write_message(cli, &list->base);
+    } else {
+        teams_head();
+        for (size_t i = 0; i < list->n_teams; i++) {
+            team_tell(list->teams[i]);
+        }
+    }
+    control_free(list);
+    return exit_code;
+}
+
+/* "cpu=2": the kind is cut out of the argument. */
+static bool quota_read(const char *text, char kind[32], Tidepool__V1__Quota *quota)
+{
+    const char *equals = strchr(text, '=');
+    size_t length = equals != NULL ? (size_t)(equals - text) : 0;
+    char *end = NULL;
+    unsigned long devices = equals != NULL ? strtoul(equals + 1, &end, 10) : 0;
+    tidepool__v1__quota__init(quota);
+    if (length == 0 || length >= 32 || equals[1] < '0' || equals[1] > '9' || *end != '\0' ||
+        devices > UINT32_MAX) {
+        return false;
+    }
+    snprintf(kind, 32, "%.*s", (int)length, text);
+    quota->kind = kind;
+    quota->devices = (uint32_t)devices;
+    return true;
+}
+
+static int team_call(struct cli *cli, Tidepool__V1__SetTeamRequest *request)
+{
+    struct error error = {0};
+    Tidepool__V1__ChangedTeam *changed = NULL;
+    if (cli_call(cli, "SetTeam", &request->base, &changed, &error) < 0) {
+        return cli_fail(cli, &error);
+    }
+    int exit_code = EXIT_OK;
+    if (cli->options.json) {
+        exit_code = cli_write_message(cli, &changed->base);
+    } else if (cli->options.dry_run) {
+        cli_tell_dry_run(changed->would);
+    } else {
+        teams_head();
+        team_tell(changed->team);
+    }
+    control_free(changed);
+    return exit_code;
+}
+
+static int teams_run(struct cli *cli)
+{
+    Tidepool__V1__SetTeamRequest request = TIDEPOOL__V1__SET_TEAM_REQUEST__INIT;
+    Tidepool__V1__Terms terms;
+    Tidepool__V1__Quota quotas[ARGUMENT_LIST_MAX], *list[ARGUMENT_LIST_MAX];
+    char kinds[ARGUMENT_LIST_MAX][32];
+    const struct argument_list *given = &cli->options.quotas;
+    if (cli->argument_count == 0) {
+        return teams_list(cli);
+    }
+    if (cli->argument_count != 2 || strcmp(cli->arguments[0], "set") != 0) {
+        return cli_fail_usage(cli, "wants nothing, or set and a team");
+    }
+    for (size_t i = 0; i < given->count; i++) {
+        if (!quota_read(given->values[i], kinds[i], &quotas[i])) {
+            return cli_fail_usage(cli, "--quota wants KIND=DEVICES, not '%s'", given->values[i]);
+        }
+        list[i] = &quotas[i];
+    }
+    terms_fill(cli, &terms);
+    request.name = (char *)(uintptr_t)cli->arguments[1];
+    request.terms = &terms;
+    request.quotas = list;
+    request.n_quotas = given->count;
+    if (cli->options.weight > 0) {
+        request.weight_or_not_case = TIDEPOOL__V1__SET_TEAM_REQUEST__WEIGHT_OR_NOT_WEIGHT;
+        request.weight = (uint32_t)cli->options.weight;
+    }
+    return team_call(cli, &request);
+}
+
+/* ---- devices on their way ---- */
+
+int cli_announce(struct cli *cli)
+{
+    struct error error = {0};
+    Tidepool__V1__AnnounceDevicesRequest request = TIDEPOOL__V1__ANNOUNCE_DEVICES_REQUEST__INIT;
+    Tidepool__V1__ScaleSignal *signal = NULL;
+    char *end = NULL;
+    unsigned long devices = cli->argument_count == 2 ? strtoul(cli->arguments[1], &end, 10) : 0;
+    if (end == NULL || strcmp(cli->arguments[0], "announce") != 0 || cli->arguments[1][0] < '0' ||
+        cli->arguments[1][0] > '9' || *end != '\0' || devices > UINT32_MAX) {
+        return cli_fail_usage(cli, "wants nothing, or announce and a number of devices");
+    }
+    request.provider =
+        (char *)(uintptr_t)(cli->options.provider != NULL ? cli->options.provider : "cli");
+    request.kind = (char *)(uintptr_t)(cli->options.kind != NULL ? cli->options.kind : "cpu");
+    request.devices = (uint32_t)devices;
+    request.arrives_in_ns = (uint64_t)(cli->options.within_s * 1e9);
+    request.lead_ns = (uint64_t)(cli->options.lead_s * 1e9);
+    if (cli_call(cli, "AnnounceDevices", &request.base, &signal, &error) < 0) {
+        return cli_fail(cli, &error);
+    }
+    int exit_code = EXIT_OK;
+    if (cli->options.json) {
+        exit_code = cli_write_message(cli, &signal->base);
+    } else {
+        printf("%lu devices of kind %s are counted as on their way\n", devices, request.kind);
+    }
+    control_free(signal);
+    return exit_code;
+}
+
 /* ---- what differs from the configuration ---- */
 
 static void override_tell(const Tidepool__V1__Override *override)
@@ -220,7 +361,7 @@ static int config_run(struct cli *cli)
         return overrides_call(cli, "ListOverrides", &list.base);
     }
     if (strcmp(cli->arguments[0], "drop") != 0 || cli->argument_count < 3) {
-        return cli_fail_usage(cli, "wants 'diff', or 'drop device|endpoint NAME [FIELD]'");
+        return cli_fail_usage(cli, "wants 'diff', or 'drop device|endpoint|team NAME [FIELD]'");
     }
     terms_fill(cli, &terms);
     drop.object = (char *)(uintptr_t)cli->arguments[1];
@@ -231,6 +372,8 @@ static int config_run(struct cli *cli)
 }
 
 static const struct command commands[] = {
+    {"teams", "[set TEAM]", "teams, their weights and quotas; change one", 0, 2,
+     OPTION_TERMS | OPTION_REASON | OPTION_TEAM | OPTION_DRY_RUN, teams_run},
     {"config", "diff|drop", "what calls have set beside the file; take something back", 1, 4,
      OPTION_TERMS | OPTION_REASON, config_run},
 };

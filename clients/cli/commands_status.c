@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,13 @@ static int status_run(struct cli *cli)
             printf("slow devices: %u drained of at most %u, %u beyond that are used all the same\n",
                    view.status->devices_drained, view.status->devices_health_budget,
                    view.status->devices_beyond_budget);
+        }
+        if (view.status->store_warning[0] != '\0') {
+            printf("store: %s\n", view.status->store_warning);
+        }
+        if (view.status->store_errors > 0) {
+            printf("store: %" PRIu64 " writes have failed; the log says why\n",
+                   view.status->store_errors);
         }
         for (size_t i = 0; i < view.status->n_listeners; i++) {
             const Tidepool__V1__Listener *listener = view.status->listeners[i];

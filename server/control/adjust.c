@@ -9,7 +9,7 @@
 #include "server/control/adjust.h"
 #include "server/control/state.h"
 
-#define ROWS_MAX 8
+#define ROWS_MAX (KINDS_MAX + 1)
 #define EXPIRES_MAX_NS (UINT64_C(366) * 86400 * NS_PER_S)
 #define LEAVE_MAX_NS (UINT64_C(30) * 86400 * NS_PER_S)
 #define SLO_MAX_MS 3600e3
@@ -131,6 +131,8 @@ static void settle(struct control *control, enum override_object object, const c
         if (endpoint != NULL) {
             endpoint_adjust(control, endpoint);
         }
+    } else if (object == OVERRIDE_TEAM) {
+        team_adjust(control, name);
     }
 }
 
@@ -433,6 +435,36 @@ void endpoint_adjust(struct control *control, struct endpoint_entry *endpoint)
     }
 }
 
+/* ---- teams ---- */
+
+void control_team_set(struct control *control, const struct control_team_wish *wish,
+                      const struct control_terms *terms, control_done *done, void *context)
+{
+    struct adjustment adjustment = {.terms = terms, .object = OVERRIDE_TEAM, .name = wish->name};
+    const struct revisions none = {0}, *revisions = &none;
+    struct core_team_spec spec;
+    struct error error = {0};
+    char what[TEAM_NAME_SIZE + 16];
+    size_t index = TEAMS_MAX; /* of none */
+    int result = terms->validate_only ? team_wish_spec(control, wish, &spec, &error)
+                                      : team_wish_make(control, wish, &revisions, &error);
+    snprintf(what, sizeof what, "team '%.63s'", wish->name);
+    result = result == 0 ? check_terms(control, terms, revisions, what, &error) : result;
+    if (result == 0 && wish->sets_weight) {
+        put(&adjustment, TEAM_WEIGHT, wish->weight);
+    }
+    for (size_t i = 0; result == 0 && i < wish->quota_count && i < KINDS_MAX; i++) {
+        char field[OVERRIDE_FIELD_SIZE];
+        uint32_t mask = device_kinds_mask(control, wish->quotas[i].kind);
+        team_quota_field(control, (uint32_t)__builtin_ctz(mask), field);
+        put(&adjustment, field, wish->quotas[i].devices);
+    }
+    if (result == 0) {
+        control_team_find(control, wish->name, &index, NULL);
+    }
+    conclude(control, &adjustment, index, 0, result, &error, done, context);
+}
+
 /* ---- taking back, and the end of their time ---- */
 
 void control_override_drop(struct control *control, const struct control_override_name *which,
@@ -509,6 +541,9 @@ static void print_configured(const struct control *control, const struct overrid
     text[0] = '\0';
     if (override->object == OVERRIDE_DEVICE) {
         print_value(override->field, 0, text, size);
+    } else if (override->object == OVERRIDE_TEAM) {
+        print_value(override->field, team_configured(control, override->name, override->field),
+                    text, size);
     } else if (endpoint != NULL && endpoint->in_serve) {
         const struct endpoint_settings *base = &endpoint->configured;
         int64_t value = strcmp(override->field, field_min) == 0 ? base->devices_min

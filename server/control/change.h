@@ -96,9 +96,23 @@ void control_endpoint_set(struct control *control, size_t index,
                           const struct control_endpoint_wish *wish,
                           const struct control_terms *terms, control_done *done, void *context);
 
+struct control_team_quota {
+    const char *kind;
+    uint32_t devices;
+};
+struct control_team_wish {
+    const char *name; /* a new one is made */
+    bool sets_weight;
+    uint32_t weight;
+    const struct control_team_quota *quotas; /* of the kinds that are set */
+    size_t quota_count;
+};
+void control_team_set(struct control *control, const struct control_team_wish *wish,
+                      const struct control_terms *terms, control_done *done, void *context);
+
 /* What the configuration says holds again. NOT_FOUND: there is no such override. */
 struct control_override_name {
-    const char *object, *name; /* "device" or "endpoint", and its name */
+    const char *object, *name; /* "device", "endpoint" or "team", and its name */
     const char *field;         /* "": all of the object's */
 };
 void control_override_drop(struct control *control, const struct control_override_name *which,

@@ -8,6 +8,8 @@
 #include "server/base/options.h"
 #include "server/control/config_table.h"
 
+#define CONFIG_QUOTA_MAX 16384
+
 static const char *const service_names[] = {"inference", "health", "control", "http",
                                             "metrics",   "json",   NULL};
 
@@ -171,6 +173,53 @@ static int hosts_read(struct config *config, struct error *error)
     return 0;
 }
 
+/* ---- teams ----------------------------------------------------------------------------------- */
+
+static int quota_check(const struct config_team *team, const char *where, struct error *error)
+{
+    const char *kind;
+    json_t *devices;
+    if (team->quota != NULL && !json_is_object(team->quota)) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "%s.quota: must be an object", where);
+    }
+    json_object_foreach(team->quota, kind, devices)
+    {
+        if (!json_is_integer(devices) || json_integer_value(devices) < 0 ||
+            json_integer_value(devices) > CONFIG_QUOTA_MAX) {
+            return error_set(error, ERROR_INVALID_ARGUMENT,
+                             "%s.quota.%.32s: must be a whole number from 0 to %d", where, kind,
+                             CONFIG_QUOTA_MAX);
+        }
+    }
+    return 0;
+}
+
+static int teams_read(struct config *config, struct error *error)
+{
+    size_t index;
+    json_t *object;
+    if (config->parts.teams != NULL && !json_is_array(config->parts.teams)) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "config.teams: must be a list");
+    }
+    json_array_foreach(config->parts.teams, index, object)
+    {
+        char where[64];
+        snprintf(where, sizeof where, "config.teams[%zu]", index);
+        if (index == CONFIG_TEAMS_MAX) {
+            return error_set(error, ERROR_INVALID_ARGUMENT, "config.teams: more than %d",
+                             CONFIG_TEAMS_MAX);
+        }
+        struct config_team *team = &config->teams[config->team_count++];
+        int result =
+            options_read(config_team_table, config_team_table_count, object, where, team, error);
+        result = result == 0 ? quota_check(team, where, error) : result;
+        if (result < 0) {
+            return result;
+        }
+    }
+    return 0;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 static int part_read(const struct config_part *part, struct config *config, struct error *error)
@@ -191,6 +240,11 @@ static int thresholds_check(const struct config *config, struct error *error)
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "config.planner.load_low: %g must be less than load_high (%g)",
                          config->planner.load_low, config->planner.load_high);
+    }
+    if (config->planner.drain >= config->planner.slow) {
+        return error_set(error, ERROR_INVALID_ARGUMENT,
+                         "config.planner.drain: %g must be less than slow (%g)",
+                         config->planner.drain, config->planner.slow);
     }
     if (config->planner.shrink_low >= config->planner.shrink_high) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
@@ -220,6 +274,9 @@ int config_read(struct config *ret_config, const char *path, struct error *error
         result = hosts_read(&config, error);
     }
     if (result == 0) {
+        result = teams_read(&config, error);
+    }
+    if (result == 0) {
         result = thresholds_check(&config, error);
     }
     if (result < 0) {
@@ -239,6 +296,10 @@ void config_fini(struct config *config)
         free(config->listeners[i].address);
     }
     config->listener_count = 0;
+    for (uint32_t i = 0; i < config->team_count; i++) {
+        options_free(config_team_table, config_team_table_count, &config->teams[i]);
+    }
+    config->team_count = 0;
     json_decref(config->file);
     config->file = NULL;
 }

@@ -14,6 +14,7 @@
 
 #define CONFIG_LISTENERS_MAX 16
 #define CONFIG_HOSTS_MAX 16
+#define CONFIG_TEAMS_MAX 64
 
 enum config_service {
     CONFIG_SERVICE_INFERENCE = 1 << 0,
@@ -31,6 +32,12 @@ struct config_listener {
     unsigned services; /* bits of enum config_service: gRPC's or HTTP's, never both */
 };
 
+struct config_team {
+    char *name;
+    int64_t weight;
+    json_t *quota; /* NULL, or an object: devices by kind, whole numbers */
+};
+
 struct config {
     json_t *file; /* as read, for config_changes; an empty object without a file */
     char *model_repository, *state, *user, *onnxruntime, *token_file; /* NULL: not given */
@@ -38,6 +45,8 @@ struct config {
     uint32_t listener_count;
     const char *http_hosts[CONFIG_HOSTS_MAX]; /* texts of `parts` */
     uint32_t http_host_count;
+    struct config_team teams[CONFIG_TEAMS_MAX];
+    uint32_t team_count;
     bool port_fallback, testing;
     int mode; /* index of observe, advise, act: enum core_mode */
     int64_t network_threads;
@@ -52,7 +61,8 @@ struct config {
     struct {
         double demand_fast_s, demand_slow_s, late_budget, load_high, load_low, shrink_high,
             shrink_after_s, shrink_low, cool_down_s, hold_min_s, notice_s, extension_s,
-            stopped_cap_s, sustained_s, kill_bound_s, scale_lead_s, scale_hold_s;
+            stopped_cap_s, sustained_s, kill_bound_s, scale_lead_s, scale_hold_s, leave_lead_s,
+            leave_useful_s, slow, drain, drain_after_s, health_budget;
         int64_t moves_per_hour, moves_extra;
     } planner;
     struct {
@@ -63,7 +73,7 @@ struct config {
         int level, format; /* enum log_level; 0 text, 1 json */
     } log;
     struct {
-        json_t *listeners, *http_hosts, *devices, *limits, *planner, *record, *log;
+        json_t *listeners, *http_hosts, *teams, *devices, *limits, *planner, *record, *log;
     } parts; /* inside config.c only */
 };
 

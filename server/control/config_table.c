@@ -54,6 +54,9 @@ const struct option config_table[] = {
      .help = "How long accepted requests may take to finish when the server is told to stop."},
     {.name = "testing", .kind = OPTION_BOOL, .offset = FIELD(testing), .standard = "false",
      .help = "Lets every client that may change things make a device fail on purpose."},
+    {.name = "teams", .kind = OPTION_JSON, .offset = FIELD(parts.teams),
+     .help = "List of teams with their weights and quotas, see below. A team that is not in it has "
+             "weight 1 and no quota."},
     {.name = "devices", .kind = OPTION_JSON, .offset = FIELD(parts.devices),
      .help = "How the machine is cut into devices, see below."},
     {.name = "limits", .kind = OPTION_JSON, .offset = FIELD(parts.limits),
@@ -77,6 +80,18 @@ const struct option config_listener_table[] = {
              "(health), `metrics`, `json` (the control API)"},
 };
 const size_t config_listener_table_count = COUNT(config_listener_table);
+
+const struct option config_team_table[] = {
+    {.name = "name", .kind = OPTION_TEXT, .offset = offsetof(struct config_team, name),
+     .required = true, .help = "as jobs name it (`team`)"},
+    {.name = "weight", .kind = OPTION_INT, .offset = offsetof(struct config_team, weight),
+     .minimum = 1, .maximum = 1000000, .standard = "1",
+     .help = "share of what is beyond all quotas"},
+    {.name = "quota", .kind = OPTION_JSON, .offset = offsetof(struct config_team, quota),
+     .help = "devices by kind, `{\"cpu\": 2}`: what it gets back whenever it wants them; others use "
+             "them meanwhile"},
+};
+const size_t config_team_table_count = COUNT(config_team_table);
 
 static const struct option devices_table[] = {
     {.name = "cpu_devices", .kind = OPTION_INT, .offset = FIELD(devices.cpu_devices),
@@ -162,6 +177,25 @@ static const struct option planner_table[] = {
     {.name = "scale_hold_s", .kind = OPTION_NUMBER, .offset = FIELD(planner.scale_hold_s),
      .unit = "s", .minimum = 0, .maximum = 86400, .standard = "300",
      .help = "The scale signal falls to the highest figure of so long."},
+    {.name = "leave_lead_s", .kind = OPTION_NUMBER, .offset = FIELD(planner.leave_lead_s),
+     .unit = "s", .minimum = 0, .maximum = 86400, .standard = "30",
+     .help = "Before a device is taken back serving moves away so long before; its holder has so "
+             "long beyond its notice and `kill_bound_s`."},
+    {.name = "leave_useful_s", .kind = OPTION_NUMBER, .offset = FIELD(planner.leave_useful_s),
+     .unit = "s", .minimum = 0, .maximum = 86400, .standard = "60",
+     .help = "Nothing new comes onto a device that it could have for less."},
+    {.name = "slow", .kind = OPTION_NUMBER, .offset = FIELD(planner.slow), .minimum = 0.001,
+     .maximum = 1, .standard = "0.9",
+     .help = "A device below this share of its kind's speed is chosen last …"},
+    {.name = "drain", .kind = OPTION_NUMBER, .offset = FIELD(planner.drain), .minimum = 0,
+     .maximum = 1, .standard = "0.6",
+     .help = "… and one below this share (less than `slow`) …"},
+    {.name = "drain_after_s", .kind = OPTION_NUMBER, .offset = FIELD(planner.drain_after_s),
+     .unit = "s", .minimum = 0, .maximum = 86400, .standard = "60",
+     .help = "… for so long is drained, until it has been as fast as `slow` for so long."},
+    {.name = "health_budget", .kind = OPTION_NUMBER, .offset = FIELD(planner.health_budget),
+     .minimum = 0, .maximum = 1, .standard = "0.125",
+     .help = "At most this share of all devices is drained for slowness."},
     {.name = "moves_per_hour", .kind = OPTION_INT, .offset = FIELD(planner.moves_per_hour),
      .minimum = 1, .maximum = 100000, .standard = "120",
      .help = "Hand-overs of one device in an hour (slices are not counted)."},
@@ -219,6 +253,8 @@ void config_print_help(FILE *out)
           "else `tidepool.sock` in the state folder. A TCP client may read the control API;\n"
           "what changes something needs the token (`token_file`).\n",
           out);
+    fputs("\n## Each entry of `teams`\n\n", out);
+    options_print(config_team_table, config_team_table_count, out);
     for (size_t i = 0; i < config_parts_count; i++) {
         fprintf(out, "\n## `%s`\n\n", config_parts[i].name);
         options_print(config_parts[i].table, config_parts[i].count, out);

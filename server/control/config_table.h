@@ -12,6 +12,8 @@ struct config_listener_entry {
     char *address;
     json_t *services;
 };
+extern const struct option config_team_table[];
+extern const size_t config_team_table_count;
 extern const struct option config_listener_table[];
 extern const size_t config_listener_table_count;
 

@@ -143,6 +143,12 @@ static int fill_core_config(const struct control *control, struct core_config *r
     ret_config->stopped_cap_ns = ns_of(config->planner.stopped_cap_s);
     ret_config->sustained_ns = ns_of(config->planner.sustained_s);
     ret_config->kill_bound_ns = ns_of(config->planner.kill_bound_s);
+    ret_config->leave_lead_ns = ns_of(config->planner.leave_lead_s);
+    ret_config->leave_useful_ns = ns_of(config->planner.leave_useful_s);
+    ret_config->slow_permille = permille_of(config->planner.slow);
+    ret_config->drain_permille = permille_of(config->planner.drain);
+    ret_config->drain_after_ns = ns_of(config->planner.drain_after_s);
+    ret_config->health_budget_permille = permille_of(config->planner.health_budget);
     ret_config->moves_per_hour = (uint32_t)config->planner.moves_per_hour;
     ret_config->moves_extra = (uint32_t)config->planner.moves_extra;
     return 0;
@@ -240,7 +246,8 @@ struct control *control_create(const struct control_parts *parts, struct error *
     if (create_loop(control, error) < 0 || create_core(control, error) < 0 ||
         devices_create(control, error) < 0 || jobs_load(control, error) < 0 ||
         overrides_load(control->overrides, control->store, control->start_ns,
-                       control->start_wall_ns, error) < 0) {
+                       control->start_wall_ns, error) < 0 ||
+        teams_create(control, error) < 0) {
         control_destroy(control);
         return NULL;
     }
@@ -270,6 +277,7 @@ static void *control_main(void *arg)
     struct control *control = arg;
     pthread_setname_np(pthread_self(), "control");
     control->now_ns = clock_pace_now_ns(&control->pace);
+    teams_boot(control);
     devices_boot(control);
     settings_boot(control);
     jobs_boot(control);

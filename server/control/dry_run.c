@@ -46,6 +46,7 @@ static int put_job(struct control *control, const struct control_dry_change *cha
                                 ? outside_job_spec(control, job)
                                 : job_lease_spec(control, job->number, job->devices_min,
                                                  job->devices_max, job->priority);
+        event->lease_spec.team = job->team;
     }
     dry->lease = resume ? job->number : 0;
     return 0;
@@ -66,6 +67,7 @@ static int put_submission(const struct control *control, const char *text, struc
             dry->lease = control->job_number + 1;
             event->kind = CORE_EVENT_LEASE_REQUESTED;
             event->lease_spec = outside_lease_spec(control, dry->lease, &command);
+            event->lease_spec.team = team_known(control, command.team);
             command_fini(&command);
         }
         json_decref(specification);
@@ -80,6 +82,7 @@ static int put_submission(const struct control *control, const char *text, struc
         event->lease_spec = job_lease_spec(control, dry->lease, request.devices_min,
                                            most > request.devices_min ? most : request.devices_min,
                                            (int32_t)request.priority);
+        event->lease_spec.team = team_known(control, request.team);
     }
     json_decref(specification);
     return result;
@@ -195,6 +198,9 @@ static int put_change(struct control *control, const struct control_dry_change *
         return put_removal(control, change, event, error);
     case CONTROL_DRY_CORDON:
         return put_cordon(control, change, event, error);
+    case CONTROL_DRY_TEAM:
+        event->kind = CORE_EVENT_TEAM_CHANGED;
+        return team_wish_spec(control, change->team, &event->team_spec, error);
     }
     return error_set(error, ERROR_INVALID_ARGUMENT, "dry run: no such change");
 }

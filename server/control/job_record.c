@@ -174,8 +174,10 @@ int job_train(struct control *control, struct job_entry *job, const json_t *spec
     job->devices_max =
         request.devices_max < control->device_count ? request.devices_max : control->device_count;
     job->priority = (int32_t)request.priority;
-    return trainer_job_create(control->trainer, job->number, job->id, specification, &job->train,
-                              error);
+    result = team_number(control, request.team, &job->team, error);
+    return result < 0 ? result
+                      : trainer_job_create(control->trainer, job->number, job->id, specification,
+                                           &job->train, error);
 }
 
 static int export_place_check(const struct control *control, const json_t *export,

@@ -158,6 +158,7 @@ void job_request_lease(struct control *control, struct job_entry *job)
     event.lease_spec = job->outside != NULL ? outside_job_spec(control, job)
                                             : job_lease_spec(control, job->number, job->devices_min,
                                                              job->devices_max, job->priority);
+    event.lease_spec.team = job->team;
     job->in_core = true;
     job_move(control, job, CONTROL_JOB_WAITING);
     control_feed(control, event);

@@ -81,6 +81,9 @@ int outside_job_create(struct control *control, struct job_entry *job, const jso
     if (result == 0 && outside->grants == NULL) {
         result = error_set(error, ERROR_RESOURCE_EXHAUSTED, "job: no memory");
     }
+    if (result == 0) {
+        result = team_number(control, outside->command.team, &job->team, error);
+    }
     if (result < 0) {
         outside_job_destroy(outside);
         return result;

@@ -56,6 +56,7 @@ struct core_lease_spec outside_job_spec(const struct control *control, const str
 {
     const struct outside_job *outside = job->outside;
     struct core_lease_spec spec = outside_lease_spec(control, job->number, &outside->command);
+    spec.team = job->team;
     if (spec.duration_ns != 0) {
         uint64_t left_ns =
             spec.duration_ns > outside->ran_ns ? spec.duration_ns - outside->ran_ns : 0;

@@ -16,6 +16,7 @@ struct overrides {
 static const char *const object_names[OVERRIDE_OBJECTS] = {
     [OVERRIDE_DEVICE] = "device",
     [OVERRIDE_ENDPOINT] = "endpoint",
+    [OVERRIDE_TEAM] = "team",
 };
 
 const char *override_object_name(enum override_object object)

@@ -21,7 +21,7 @@
 #define OVERRIDE_REASON_SIZE 256
 #define OVERRIDE_STORIES_MAX 512
 
-enum override_object { OVERRIDE_DEVICE, OVERRIDE_ENDPOINT, OVERRIDE_OBJECTS };
+enum override_object { OVERRIDE_DEVICE, OVERRIDE_ENDPOINT, OVERRIDE_TEAM, OVERRIDE_OBJECTS };
 const char *override_object_name(enum override_object object); /* "device" */
 
 struct override {

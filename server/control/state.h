@@ -119,6 +119,20 @@ struct endpoint_entry {
     } shown;
 };
 
+#define TEAMS_MAX 256
+#define TEAM_NAME_SIZE 64
+#define TEAM_WEIGHT_MAX 1000000
+#define TEAM_WEIGHT "weight" /* fields of overrides; of quotas: with the kind behind it */
+#define TEAM_QUOTA "quota."
+
+struct team_entry {
+    char name[TEAM_NAME_SIZE];
+    struct revisions revisions;
+    bool configured; /* what follows is the configuration's */
+    uint32_t weight, quota[KINDS_MAX];
+    bool in_core; /* something of it is set */
+};
+
 struct job_waiter {
     struct job_waiter *next;
     control_done *done;
@@ -198,6 +212,7 @@ struct job_entry {
     uint64_t submitted_wall_ns, started_wall_ns, finished_wall_ns;
     uint32_t devices_min, devices_max;
     int32_t priority;
+    uint64_t team;                  /* its number; 0: none */
     struct train_job *train;        /* NULL: ended, or an outside job */
     struct outside_job *outside;    /* NULL: in this process */
     bool committed;                 /* the store has it */
@@ -267,6 +282,8 @@ struct control {
     uint64_t job_number;
     struct requests *requests;
     struct overrides *overrides;
+    struct team_entry teams[TEAMS_MAX]; /* number: index + 1 */
+    uint32_t team_count;
     size_t loads_open; /* of the start: the server is ready when they are done */
     bool opened;
     uint32_t outside_count; /* jobs, not ended */
@@ -536,6 +553,26 @@ struct kept_answer *kept_answer_create(struct control *control, control_done *do
 void kept_answer_done(void *context, const struct error *error);
 /* For store_put_*: counts what could not be written (context: the control). */
 void count_store_error(void *context, const struct error *error);
+
+/* ---- teams.c
+ * -------------------------------------------------------------------------------------- */
+
+int teams_create(struct control *control, struct error *error); /* after devices and overrides */
+void teams_boot(struct control *control);
+/* For the core; "" is 0. A new name is a new team. */
+int team_number(struct control *control, const char *name, uint64_t *ret_number,
+                struct error *error);
+uint64_t team_known(const struct control *control, const char *name); /* 0: none of that name */
+void team_adjust(struct control *control, const char *name);
+void team_quota_field(const struct control *control, uint32_t kind,
+                      char field[OVERRIDE_FIELD_SIZE]);
+int64_t team_configured(const struct control *control, const char *name, const char *field);
+/* Checks a wish; the team is there from then on. */
+int team_wish_make(struct control *control, const struct control_team_wish *wish,
+                   const struct revisions **ret_revisions, struct error *error);
+/* As it would be; nothing is made. */
+int team_wish_spec(const struct control *control, const struct control_team_wish *wish,
+                   struct core_team_spec *ret_spec, struct error *error);
 
 /* ---- why.c
  * ---------------------------------------------------------------------------------------- */

@@ -52,6 +52,8 @@ void control_status(struct control *control, struct control_status *ret_status)
         .now_wall_ns = clock_pace_wall_ns(&control->pace),
         .uptime_ns = clock_pace_now_ns(&control->pace) - control->start_ns,
         .store_epoch = store_epoch(control->store),
+        .store_warning = store_warning(control->store),
+        .store_errors = atomic_load(&control->store_errors),
         .state_directory = config->state,
         .model_repository = config->model_repository != NULL ? config->model_repository : "",
         .listeners = control->listeners,

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/control/change.h"
 #include "server/control/control.h"
 #include "server/core/core.h"
 #include "server/observe/timeline.h"
@@ -64,6 +65,8 @@ const char *control_job_state_name(enum control_job_state state);        /* "loa
 struct control_status {
     uint64_t revision, state_revision;
     uint64_t start_wall_ns, now_wall_ns, uptime_ns, store_epoch;
+    const char *store_warning;                      /* "": nothing was lost at the start */
+    uint64_t store_errors;                          /* writes that failed since */
     const char *state_directory, *model_repository; /* repository: "" when there is none */
     const struct config_listener *listeners;
     uint32_t listener_count;
@@ -156,6 +159,21 @@ struct control_job {
 };
 bool control_job_at(struct control *control, size_t index, struct control_job *ret_job);
 
+struct control_team {
+    uint64_t revision;
+    const char *name;
+    uint32_t weight, leases, leases_waiting;
+    uint64_t usage_ns; /* device time beyond its quotas, decayed */
+    struct {
+        const char *kind;
+        uint32_t quota, held;
+    } kinds[CORE_KINDS_MAX];
+    size_t kind_count;
+};
+bool control_team_at(const struct control *control, size_t index, struct control_team *ret_team);
+int control_team_find(const struct control *control, const char *name, size_t *ret_index,
+                      struct error *error);
+
 /* By object, name and field. */
 struct control_override {
     const char *object, *name, *field, *actor, *reason;
@@ -223,6 +241,7 @@ enum control_dry_kind {
     CONTROL_DRY_ADD_DEVICES,     /* name of the kind, devices */
     CONTROL_DRY_REMOVE_DEVICE,   /* name, within_s: 0: at once, without notice */
     CONTROL_DRY_CORDON,          /* name of the device, on */
+    CONTROL_DRY_TEAM,            /* team */
 };
 struct control_dry_change {
     enum control_dry_kind kind;
@@ -233,6 +252,7 @@ struct control_dry_change {
     uint32_t devices;
     bool on;
     enum core_mode mode;
+    const struct control_team_wish *team;
 };
 struct control_dry_result {
     const char *refused; /* why the core would not take it; "": it would */

@@ -59,6 +59,13 @@ void http_reply_send(struct evhttp_request *request, struct http_reply *reply)
     }
 }
 
+void http_server_stop_if_over(struct http_server *server)
+{
+    if (server->stopping && server->calls_open == 0) {
+        event_base_loopbreak(server->base);
+    }
+}
+
 static void on_mail(evutil_socket_t fd, short what, void *arg)
 {
     struct http_server *server = arg;
@@ -74,9 +81,7 @@ static void on_mail(evutil_socket_t fd, short what, void *arg)
         }
         letter = next;
     }
-    if (server->stopping && server->calls_open == 0) {
-        event_base_loopbreak(server->base);
-    }
+    http_server_stop_if_over(server);
 }
 
 static void on_request(struct evhttp_request *request, void *arg)

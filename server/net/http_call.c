@@ -22,7 +22,7 @@ struct http_call {
     struct http_server *server;
     const struct http_route *route;
     struct evhttp_request *request; /* ours until the end, also when its connection is gone */
-    bool begun;                     /* the HTTP thread's: parts are going out */
+    bool begun, ending;             /* the HTTP thread's: parts, or the last of it, go out */
     struct part end;                /* so that an end needs no memory */
     char *(*print)(void *arg, const char *bytes, size_t length, size_t *ret_length);
     void (*done)(void *arg);
@@ -40,11 +40,27 @@ struct http_call {
 
 /* ---- on the HTTP thread ---- */
 
+static void call_free(struct http_call *call)
+{
+    struct http_server *server = call->server;
+    if (call->done != NULL) {
+        call->done(call->arg);
+    }
+    pthread_mutex_destroy(&call->shared.lock);
+    free(call);
+    server->calls_open--;
+    http_server_stop_if_over(server);
+}
+
 /* Its connection is gone. libevent leaves the request to us as long as it is not answered. */
 static void on_close(struct evhttp_connection *connection, void *arg)
 {
     struct http_call *call = arg;
     (void)connection;
+    if (call->ending) {
+        call_free(call);
+        return;
+    }
     atomic_store(&call->gone, true);
     pthread_mutex_lock(&call->shared.lock);
     if (!call->shared.ended && call->shared.on_gone != NULL) {
@@ -101,29 +117,43 @@ static void bytes_send(struct evhttp_request *request, const struct part *part)
     }
 }
 
-/* The end: libevent frees the request, at once where its connection is gone. */
+/* All of it has gone out; the connection may bring another request. */
+static void on_sent(struct evhttp_request *request, void *arg)
+{
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), NULL, NULL);
+    call_free(arg);
+}
+
+/* Frees the part's bytes. libevent frees the request: when all has gone out, and at once where its
+ * connection is gone. */
+static void end_send(struct http_call *call, struct part *part)
+{
+    struct evhttp_request *request = call->request;
+    if (call->begun) {
+        bytes_send(request, part);
+        free(part->bytes);
+        evhttp_send_reply_end(request);
+        return;
+    }
+    bool whole = part->status != HTTP_OK || part_print(call, part);
+    struct http_reply reply = {whole ? part->status : HTTP_INTERNAL, part->content_type,
+                               part->bytes, part->length};
+    http_reply_send(request, &reply);
+}
+
+/* The call (with the part, which is in it) lives until all has gone out: a server that stops waits
+ * for that. */
 static void call_end(struct http_call *call, struct part *part)
 {
-    struct evhttp_connection *connection = evhttp_request_get_connection(call->request);
-    if (connection != NULL) {
-        evhttp_connection_set_closecb(connection, NULL, NULL); /* it may bring another request */
+    bool gone = evhttp_request_get_connection(call->request) == NULL;
+    call->ending = true;
+    if (!gone) {
+        evhttp_request_set_on_complete_cb(call->request, on_sent, call);
     }
-    if (call->begun) {
-        bytes_send(call->request, part);
-        free(part->bytes);
-        evhttp_send_reply_end(call->request);
-    } else {
-        bool whole = part->status != HTTP_OK || part_print(call, part);
-        struct http_reply reply = {whole ? part->status : HTTP_INTERNAL, part->content_type,
-                                   part->bytes, part->length};
-        http_reply_send(call->request, &reply);
+    end_send(call, part);
+    if (gone) {
+        call_free(call);
     }
-    call->server->calls_open--;
-    if (call->done != NULL) {
-        call->done(call->arg);
-    }
-    pthread_mutex_destroy(&call->shared.lock);
-    free(call); /* the part is in it */
 }
 
 static void part_send(struct http_call *call, struct part *part)

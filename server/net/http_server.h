@@ -36,6 +36,9 @@ struct http_server {
 void http_reply_send(struct evhttp_request *request, struct http_reply *reply);
 void http_headers_add(struct evhttp_request *request, const char *content_type);
 
+/* http.c: ends the thread's loop once the server stops and no call is open. */
+void http_server_stop_if_over(struct http_server *server);
+
 /* http_call.c, on the HTTP thread. */
 void http_call_take(struct http_server *server, const struct http_route *route,
                     struct evhttp_request *request);

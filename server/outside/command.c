@@ -20,6 +20,9 @@
 #define OPTION_KIND \
     {.name = "kind", .kind = OPTION_TEXT, .offset = FIELD(kind), .standard = "\"cpu\"", \
     .help = "of device"}
+#define OPTION_TEAM \
+    {.name = "team", .kind = OPTION_TEXT, .offset = FIELD(team), .standard = "\"\"", \
+    .help = "whose share and quota of the devices it uses; at most 63 bytes"}
 #define OPTION_PRIORITY \
     {.name = "priority", .kind = OPTION_INT, .offset = FIELD(priority), .minimum = 0, \
     .maximum = 100, .standard = "0", .help = "higher goes first"}
@@ -50,6 +53,7 @@ static const struct option table[] = {
      .help = "absolute; what the job writes is also appended here, without a bound"},
     OPTION_DEVICES,
     OPTION_KIND,
+    OPTION_TEAM,
     OPTION_PRIORITY,
     OPTION_NOTICE,
     {.name = "notice_signal", .kind = OPTION_TEXT, .offset = FIELD(parts.notice_signal),
@@ -81,7 +85,8 @@ static const struct option held_table[] = {
      .help = "true"},
     {.name = "name", .kind = OPTION_TEXT, .offset = FIELD(name), .required = true,
      .help = "letters, digits, `.`, `_` and `-`; at most 63"},
-    OPTION_DEVICES, OPTION_KIND, OPTION_PRIORITY, OPTION_NOTICE, OPTION_TIME, OPTION_MEMORY,
+    OPTION_DEVICES, OPTION_KIND, OPTION_TEAM, OPTION_PRIORITY, OPTION_NOTICE, OPTION_TIME,
+    OPTION_MEMORY,
 };
 /* clang-format on */
 #define OPTIONS (sizeof table / sizeof table[0])

@@ -26,6 +26,7 @@ struct command {
     int64_t umask, nice, priority, retries, memory_bytes, log_bytes;
     uint32_t devices_min, devices_max;
     char *kind;
+    char *team;      /* "": none */
     double notice_s; /* < 0: the configured one */
     double notice_signal_before_s, time_s;
     int notice_signal; /* 0: none */

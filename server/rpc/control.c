@@ -365,6 +365,8 @@ static void run_recover_device(struct control *control, struct control_call *let
     X(UNARY, DrainDevice, drain_device_request, drain_device, true)                                \
     X(UNARY, ReclaimDevice, reclaim_device_request, reclaim_device, true)                          \
     X(UNARY, SetEndpoint, set_endpoint_request, set_endpoint, true)                                \
+    X(UNARY, SetTeam, set_team_request, set_team, true)                                            \
+    X(UNARY, ListTeams, list_teams_request, list_teams, false)                                     \
     X(UNARY, ListOverrides, list_overrides_request, list_overrides, false)                         \
     X(UNARY, DropOverride, drop_override_request, drop_override, true)                             \
     X(UNARY, InjectDeviceFault, inject_device_fault_request, inject_fault, true)                   \

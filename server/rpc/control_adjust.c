@@ -10,13 +10,7 @@
 
 /* ---- the terms ---- */
 
-struct terms {
-    struct control_terms terms;
-    char actor[24]; /* where none is named */
-};
-
-static void terms_read(const struct task *task, const Tidepool__V1__Terms *wish,
-                       struct terms *ret_terms)
+void terms_read(const struct task *task, const Tidepool__V1__Terms *wish, struct terms *ret_terms)
 {
     *ret_terms = (struct terms){.terms = {.reason = ""}};
     if (task->by_unix) {
@@ -51,10 +45,8 @@ static bool validates(const Tidepool__V1__Terms *terms)
 
 /* ---- answers ---- */
 
-/* Only what was asked for without being done is tried. False: refused, the task is over. */
-static bool would_add(struct task *task, struct control *control, struct scratch *scratch,
-                      const Tidepool__V1__DryRunRequest *change,
-                      Tidepool__V1__DryRunResponse **ret_would)
+bool would_add(struct task *task, struct control *control, struct scratch *scratch,
+               const Tidepool__V1__DryRunRequest *change, Tidepool__V1__DryRunResponse **ret_would)
 {
     struct error error = {0};
     *ret_would = dry_run(scratch, control, change, &error);

@@ -98,6 +98,7 @@ char *command_specification(const Tidepool__V1__Command *command, struct error *
     put_text(object, "working_directory", command->working_directory, &failed);
     put_text(object, "output", command->output, &failed);
     put_text(object, "kind", command->kind, &failed);
+    put_text(object, "team", command->team, &failed);
     put_text(object, "notice_signal", command->notice_signal, &failed);
     put_limits(object, command, &failed);
     put_devices(object, command);
@@ -159,6 +160,7 @@ Tidepool__V1__Command *encode_command(struct scratch *scratch, const struct comm
     message->working_directory = scratch_text(scratch, command->working_directory);
     message->output = scratch_text(scratch, command->output != NULL ? command->output : "");
     message->kind = scratch_text(scratch, command->kind);
+    message->team = scratch_text(scratch, command->team);
     if (command->notice_signal != 0) {
         message->notice_signal = scratch_text(scratch, sigabbrev_np(command->notice_signal));
     }

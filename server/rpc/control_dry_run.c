@@ -78,6 +78,9 @@ static int change_of(const Tidepool__V1__DryRunRequest *request,
     case TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_UNCORDON_DEVICE:
         *ret_change = change_of_name(CONTROL_DRY_CORDON, request->uncordon_device->device);
         return 0;
+    case TIDEPOOL__V1__DRY_RUN_REQUEST__CHANGE_SET_TEAM:
+        *ret_change = change_of_name(CONTROL_DRY_TEAM, request->set_team->name);
+        return 0;
     default:
         return error_set(error, ERROR_INVALID_ARGUMENT, "dry run: the change is missing");
     }
@@ -134,8 +137,13 @@ Tidepool__V1__DryRunResponse *dry_run(struct scratch *scratch, struct control *c
         .scratch = scratch,
         .answer = message_new(scratch, &tidepool__v1__dry_run_response__descriptor)};
     char *command = NULL;
+    struct control_team_wish team;
     int done = answering.answer == NULL ? -(int)ERROR_RESOURCE_EXHAUSTED
                                         : change_of(request, &change, error);
+    if (done == 0 && change.kind == CONTROL_DRY_TEAM) {
+        team = team_wish_of(scratch, request->set_team);
+        change.team = &team;
+    }
     if (done == 0 && change.kind == CONTROL_DRY_SUBMIT && request->submit_job->command != NULL) {
         command = command_specification(request->submit_job->command, error);
         change.specification = command;

@@ -181,6 +181,8 @@ Tidepool__V1__Status *encode_status(struct scratch *scratch, struct control *con
     message->now_wall_ns = status.now_wall_ns;
     message->uptime_ns = status.uptime_ns;
     message->store_epoch = status.store_epoch;
+    message->store_warning = scratch_text(scratch, status.store_warning);
+    message->store_errors = status.store_errors;
     message->state_directory = scratch_text(scratch, status.state_directory);
     message->model_repository = scratch_text(scratch, status.model_repository);
     encode_listeners(scratch, &status, message);

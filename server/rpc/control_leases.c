@@ -27,6 +27,9 @@ static char *specification(const Tidepool__V1__RequestLeaseRequest *request, str
     if (object != NULL && request->kind[0] != '\0') {
         json_object_set_new(object, "kind", json_string(request->kind));
     }
+    if (object != NULL) {
+        json_object_set_new(object, "team", json_string(request->team));
+    }
     if (object != NULL && request->notice_or_default_case ==
                               TIDEPOOL__V1__REQUEST_LEASE_REQUEST__NOTICE_OR_DEFAULT_NOTICE_S) {
         json_object_set_new(object, "notice_s", json_real(request->notice_s));

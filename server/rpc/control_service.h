@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "server/control/change.h"
 #include "server/rpc/control.h"
 #include "server/rpc/control_encode.h"
 #include "server/rpc/control_logs.h"
@@ -64,14 +65,33 @@ void on_job_changed(struct control *control, void *context, size_t index,
 void on_endpoint_changed(struct control *control, void *context, size_t index,
                          const struct error *error);
 
-/* control_adjust.c: settings changed while running. Each runs on the control thread. */
+/* On what terms a setting is changed, as control/change.h has it. */
+struct terms {
+    struct control_terms terms;
+    char actor[24]; /* where none is named; the struct stays where it is */
+};
+/* control_adjust.c */
+void terms_read(const struct task *task, const Tidepool__V1__Terms *wish, struct terms *ret_terms);
+/* What would come of a change that is only looked at. False: refused, the task is over and the
+ * scratch freed. */
+bool would_add(struct task *task, struct control *control, struct scratch *scratch,
+               const Tidepool__V1__DryRunRequest *change, Tidepool__V1__DryRunResponse **ret_would);
+
+/* control_adjust.c, control_teams.c: settings changed while running. Each runs on the control
+ * thread. */
 void run_cordon_device(struct control *control, struct control_call *letter);
 void run_uncordon_device(struct control *control, struct control_call *letter);
 void run_drain_device(struct control *control, struct control_call *letter);
 void run_reclaim_device(struct control *control, struct control_call *letter);
 void run_set_endpoint(struct control *control, struct control_call *letter);
+void run_set_team(struct control *control, struct control_call *letter);
+void run_list_teams(struct control *control, struct control_call *letter);
 void run_list_overrides(struct control *control, struct control_call *letter);
 void run_drop_override(struct control *control, struct control_call *letter);
+
+/* A SetTeam as control/change.h has it; everything lies in the scratch or the request. */
+struct control_team_wish team_wish_of(struct scratch *scratch,
+                                      const Tidepool__V1__SetTeamRequest *request);
 
 /* control_dry_run.c. With an error nothing is returned. Control thread. */
 Tidepool__V1__DryRunResponse *dry_run(struct scratch *scratch, struct control *control,

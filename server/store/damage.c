@@ -38,7 +38,8 @@ static int move(const char *from, const char *to, struct error *error)
     return 0;
 }
 
-int damage_move_aside(const char *path, const struct error *damage, struct error *error)
+int damage_move_aside(const char *path, const struct error *damage, char *ret_warning,
+                      size_t warning_size, struct error *error)
 {
     char name[NAME_MAX_BYTES];
     char from[NAME_MAX_BYTES + 8];
@@ -66,6 +67,11 @@ int damage_move_aside(const char *path, const struct error *damage, struct error
                   "request ids, totals of the ledger\" kept=\"checkpoints, exported models\" "
                   "next=\"what can be read of it: sqlite3 FILE .recover\"",
                   log_quote(&why, damage->text), log_quote(&where, name));
+        snprintf(
+            ret_warning, warning_size,
+            "the database was damaged and has been moved to %s: jobs, settings and totals from "
+            "before this start are lost",
+            name);
     }
     return result;
 }

@@ -17,9 +17,10 @@
 #include "server/store/write.h"
 
 struct store {
-    int lock_fd;    /* set by open */
-    uint64_t epoch; /* set by open */
-    bool started;   /* set by start */
+    int lock_fd;       /* set by open */
+    uint64_t epoch;    /* set by open */
+    char warning[512]; /* the same */
+    bool started;      /* set by start */
     pthread_t thread;
     sqlite3 *database; /* the store's thread after start, else the opener's */
     struct writer *writer;
@@ -69,6 +70,12 @@ static int count_start(struct store *store, uint64_t noted, struct error *error)
         log_write(LOG_ERROR, "store", known == 0 ? "begun anew" : "older than the last start",
                   "starts_in_it=%llu starts=%llu", (unsigned long long)known,
                   (unsigned long long)noted);
+        if (store->warning[0] == '\0') {
+            snprintf(
+                store->warning, sizeof store->warning,
+                "the database is older than the last start, or was begun anew: what it did not "
+                "know is lost");
+        }
     }
     store->epoch = (known > noted ? known : noted) + 1;
     snprintf(update, sizeof update, "UPDATE counters SET value = %llu WHERE name = 'epoch'",
@@ -78,7 +85,8 @@ static int count_start(struct store *store, uint64_t noted, struct error *error)
 }
 
 /* A damaged database is moved aside, with an error in the log, and a new one begun. */
-static sqlite3 *open_or_begin_anew(const char *path, bool known, struct error *error)
+static sqlite3 *open_or_begin_anew(struct store *store, const char *path, bool known,
+                                   struct error *error)
 {
     struct error damage = {0};
     sqlite3 *database = database_open(path, known, &damage);
@@ -89,7 +97,8 @@ static sqlite3 *open_or_begin_anew(const char *path, bool known, struct error *e
         error_set(error, damage.code, "%s", damage.text);
         return NULL;
     }
-    return damage_move_aside(path, &damage, error) == 0 ? database_open(path, false, error) : NULL;
+    int result = damage_move_aside(path, &damage, store->warning, sizeof store->warning, error);
+    return result == 0 ? database_open(path, false, error) : NULL;
 }
 
 struct store *store_open(const char *directory, struct error *error)
@@ -106,7 +115,7 @@ struct store *store_open(const char *directory, struct error *error)
         goto failed;
     }
     snprintf(path, sizeof path, "%s/tidepool.db", directory);
-    store->database = open_or_begin_anew(path, noted > 0, error);
+    store->database = open_or_begin_anew(store, path, noted > 0, error);
     if (store->database == NULL || count_start(store, noted, error) < 0) {
         goto failed;
     }
@@ -123,6 +132,11 @@ struct store *store_open(const char *directory, struct error *error)
 failed:
     store_close(store);
     return NULL;
+}
+
+const char *store_warning(const struct store *store)
+{
+    return store->warning;
 }
 
 uint64_t store_epoch(const struct store *store)

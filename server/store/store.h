@@ -75,6 +75,8 @@ struct store_override {
 struct store *store_open(const char *directory, struct error *error);
 /* Writes what is queued, joins the thread, frees the lock. NULL is fine. */
 void store_close(struct store *store);
+/* What was lost at this start; "": nothing. */
+const char *store_warning(const struct store *store);
 /* Number of starts with this directory, this one included: part of every fencing token. */
 uint64_t store_epoch(const struct store *store);
 

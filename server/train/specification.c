@@ -14,7 +14,7 @@
 /* ---- tables ---- */
 
 struct job_fields {
-    char *name, *devices;
+    char *name, *devices, *team;
     json_t *model, *data, *optimizer, *checkpoint, *export;
     int64_t batch, micro_batch, steps, seed, priority;
     double epochs;
@@ -65,6 +65,8 @@ static const struct option job_table[] = {
      .help = "how many: `\"2\"`, or at least and at most: `\"1:4\"`"},
     {"priority", OPTION_INT, FIELD(job_fields, priority), "", 0, 100, "0",
      .help = "higher goes first"},
+    {"team", OPTION_TEXT, FIELD(job_fields, team), .standard = "\"\"",
+     .help = "whose share and quota of the devices it uses; at most 63 bytes"},
     {"strict", OPTION_BOOL, FIELD(job_fields, strict), .standard = "true",
      .help = "warn when a resumed job cannot give the same bits"},
 };
@@ -379,6 +381,11 @@ static int sizes_check(const struct job_fields *fields, struct specification *sp
     specification->seed = (uint64_t)fields->seed;
     specification->strict = fields->strict;
     specification->request.priority = (uint32_t)fields->priority;
+    if (strlen(fields->team) >= sizeof specification->request.team) {
+        return error_set(error, ERROR_INVALID_ARGUMENT, "job.team: at most %zu bytes",
+                         sizeof specification->request.team - 1);
+    }
+    strcpy(specification->request.team, fields->team);
     if (specification->batch % specification->micro_batch != 0) {
         return error_set(error, ERROR_INVALID_ARGUMENT,
                          "job.micro_batch: %u does not divide job.batch, %u",

@@ -53,7 +53,7 @@ struct train_status {
 
 /* What a specification asks of the core. */
 struct train_request {
-    char name[64];
+    char name[64], team[64];           /* team: "" none */
     uint32_t devices_min, devices_max; /* "devices": "1:4" */
     uint32_t priority;                 /* 0 to 100; higher goes first */
 };
