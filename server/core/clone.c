@@ -225,6 +225,7 @@ static void device_link(struct core *core, struct device *device, const struct d
     device->promised_next = device_in(core, from->promised_next);
     device->promised_before = device_in(core, from->promised_before);
     device->trains_for = lease_in(core, from->trains_for);
+    device->counted_for = lease_in(core, from->counted_for);
     device->account_for = endpoint_in(core, from->account_for);
     device_link_groups(core, device, from);
 }

@@ -89,7 +89,7 @@ static bool may_evict(const struct core *core, const struct lease *lease, const 
                       bool within, uint32_t size_max)
 {
     bool waits = taker->state == CORE_LEASE_WAITING, own = lease->team == taker->team;
-    if (lease->held == 0 || lease == taker || lease->leaving > 0 ||
+    if (lease->held == 0 || lease == taker || lease->leaving > 0 || lease->coming < lease->held ||
         (lease->spec.kinds_mask & taker->spec.kinds_mask) == 0) {
         return false;
     }
@@ -106,7 +106,7 @@ static bool may_evict(const struct core *core, const struct lease *lease, const 
 static bool goes_before(const struct candidate *a, const struct candidate *b)
 {
     const struct lease *left = a->device->lease, *right = b->device->lease;
-    int order = core_fair_compare_givers(left, right);
+    int order = core_fair_compare(&a->giver, &b->giver);
     if (order != 0) {
         return order < 0;
     }
@@ -129,8 +129,7 @@ static uint32_t leases_gather(struct core *core, const struct lease *taker, bool
     SET_EACH (&core->lease_sets[LEASES_RUNNING], slot) {
         const struct lease *lease = core->lease_slots[slot];
         if (may_evict(core, lease, taker, within, size_max)) {
-            heap[count++] = (struct candidate){.device = lease->first,
-                                               .cost = core_victim_cost(core, lease->first)};
+            heap[count++] = core_candidate_of(core, lease->first);
             devices += lease->held;
         }
     }

@@ -183,24 +183,33 @@ static bool is_unsaved(const struct lease *lease)
     return !lease->spec.in_process && !lease->reported;
 }
 
+/* Within a team the lower gives first, by the lower half; by the upper one everywhere. */
+static uint64_t rank_of(const struct lease *lease)
+{
+    uint64_t upper = (lease->heartbeat_lost ? 0 : 2) + is_unsaved(lease);
+    return upper << 32 | (uint32_t)((int64_t)lease->spec.priority - INT32_MIN);
+}
+
+struct giver core_fair_giver(const struct lease *lease)
+{
+    return (struct giver){.rank = rank_of(lease), .team = lease->team};
+}
+
 /* A holder that is not heard of goes first: it may be gone. Of teams, who had most when the plan
  * began;
  * within a team, the least urgent. Then it is the caller's to look at the cost. */
-int core_fair_compare_givers(const struct lease *a, const struct lease *b)
+int core_fair_compare(const struct giver *a, const struct giver *b)
 {
-    if (a->heartbeat_lost != b->heartbeat_lost) {
-        return a->heartbeat_lost ? -1 : 1;
-    }
-    if (is_unsaved(a) != is_unsaved(b)) {
-        return is_unsaved(b) ? -1 : 1;
-    }
-    if (a->team != b->team) {
+    if (a->team != b->team && a->rank >> 32 == b->rank >> 32) {
         uint64_t left = a->team->claim, right = b->team->claim;
         bool first = left != right ? left > right : a->team->spec.team < b->team->spec.team;
         return first ? -1 : 1;
     }
-    if (a->spec.priority != b->spec.priority) {
-        return a->spec.priority < b->spec.priority ? -1 : 1;
-    }
-    return 0;
+    return a->rank == b->rank ? 0 : a->rank < b->rank ? -1 : 1;
+}
+
+int core_fair_compare_givers(const struct lease *a, const struct lease *b)
+{
+    struct giver left = core_fair_giver(a), right = core_fair_giver(b);
+    return core_fair_compare(&left, &right);
 }

@@ -310,7 +310,7 @@ bool core_may_move_for(const struct core *core, const struct device *device,
 
 static bool victim_before(const struct candidate *a, const struct candidate *b)
 {
-    int order = core_fair_compare_givers(a->device->lease, b->device->lease);
+    int order = core_fair_compare(&a->giver, &b->giver);
     if (order != 0) {
         return order < 0;
     }
@@ -320,15 +320,17 @@ static bool victim_before(const struct candidate *a, const struct candidate *b)
     return a->above != b->above ? a->above > b->above : a->device->slot < b->device->slot;
 }
 
-static struct candidate candidate_of(const struct core *core, struct device *device)
+struct candidate core_candidate_of(const struct core *core, struct device *device)
 {
-    return (struct candidate){
-        .device = device, .cost = core_victim_cost(core, device), .above = device->lease->surplus};
+    return (struct candidate){.device = device,
+                              .cost = core_victim_cost(core, device),
+                              .giver = core_fair_giver(device->lease),
+                              .above = device->lease->surplus};
 }
 
 bool core_surplus_before(const struct core *core, struct device *a, struct device *b)
 {
-    struct candidate left = candidate_of(core, a), right = candidate_of(core, b);
+    struct candidate left = core_candidate_of(core, a), right = core_candidate_of(core, b);
     return victim_before(&left, &right);
 }
 
@@ -349,20 +351,26 @@ void core_candidates_sink(struct candidate *heap, size_t at, size_t count,
     heap[at] = sinking;
 }
 
+/* What could come from holders now, as far as sets tell; one that shares its devices with serving
+ * may have what serving needs. */
+static enum device_set movable_for(const struct lease *lease)
+{
+    return lease->spec.in_process ? DEVICES_MOVABLE : DEVICES_CLEAR;
+}
+
 /* Who has a device that may go now. What was lent comes back without a rest. */
 static const struct set *givers_of(struct core *core, const struct gathering *gathering)
 {
+    const struct lease *lease = gathering->lease;
+    enum lease_set set = lease->spec.in_process ? LEASES_MOVABLE : LEASES_CLEAR;
     struct set *givers = &core->lease_sets[LEASES_VICTIMS];
     if (gathering->within) {
         return &core->lease_sets[LEASES_GIVING];
     }
     core_set_clear(givers);
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
-        bool asked = (gathering->lease->spec.kinds_mask >> kind) & 1;
-        const struct set *movable = &core->device_sets[DEVICES_MOVABLE + kind];
-        for (uint32_t slot = asked ? core_set_next(movable, 0) : SLOT_NONE; slot != SLOT_NONE;
-             slot = core_set_next(movable, slot + 1)) {
-            core_set_put(givers, core->device_slots[slot]->lease->slot, true);
+        if ((lease->spec.kinds_mask >> kind) & 1) {
+            core_set_join(givers, &core->lease_sets[set + kind]);
         }
     }
     return givers;
@@ -373,7 +381,7 @@ static size_t victims_gather(struct core *core, const struct gathering *gatherin
     size_t count = 0;
     const struct set *givers = givers_of(core, gathering);
     SET_EACH (givers, slot) {
-        core->candidates[count++] = candidate_of(core, core->lease_slots[slot]->first);
+        core->candidates[count++] = core_candidate_of(core, core->lease_slots[slot]->first);
     }
     for (size_t at = count / 2; at-- > 0;) {
         core_candidates_sink(core->candidates, at, count, victim_before);
@@ -467,7 +475,7 @@ static uint32_t at_most(const struct core *core, const struct lease *lease, bool
     for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
         bool asked = (lease->spec.kinds_mask >> kind) & 1;
         uint32_t held =
-            within ? core->takeable[kind] : core->device_sets[DEVICES_MOVABLE + kind].count;
+            within ? core->takeable[kind] : core->device_sets[movable_for(lease) + kind].count;
         most += asked ? core->device_sets[DEVICES_IDLE + kind].count + held : 0;
     }
     return most;

@@ -243,6 +243,31 @@ static void check_lease_counts(const struct core *core, const struct lease *leas
     }
 }
 
+static void check_lease_moves(const struct core *core, const struct lease *lease,
+                              struct report *report)
+{
+    uint32_t coming = 0, movable[CORE_KINDS_MAX] = {0}, clear[CORE_KINDS_MAX] = {0};
+    bool right = true;
+    for (size_t i = 0; i < core->device_count; i++) {
+        const struct device *device = core->devices[i];
+        bool counts = device->counted_for == lease;
+        coming += counts && device->counted_coming;
+        movable[device->kind] += counts && device->counted_movable;
+        clear[device->kind] += counts && device->counted_clear;
+    }
+    for (uint32_t kind = 0; kind < CORE_KINDS_MAX; kind++) {
+        right =
+            right && movable[kind] == lease->movable[kind] && clear[kind] == lease->clear[kind] &&
+            core_set_has(&core->lease_sets[LEASES_MOVABLE + kind], lease->slot) ==
+                (movable[kind] > 0) &&
+            core_set_has(&core->lease_sets[LEASES_CLEAR + kind], lease->slot) == (clear[kind] > 0);
+    }
+    if (!right || coming != lease->coming) {
+        broken(report, "lease %" PRIu64 " counts %" PRIu32 " devices that may come, has %" PRIu32,
+               lease->spec.lease, lease->coming, coming);
+    }
+}
+
 static void check_endpoint_counts(const struct core *core, const struct endpoint *endpoint,
                                   struct report *report)
 {
@@ -403,6 +428,7 @@ bool core_check(const struct core *core, char *text, size_t size)
         check_gang(core, core->leases[i], &report);
         check_stop(core, core->leases[i], &report);
         check_lease_counts(core, core->leases[i], &report);
+        check_lease_moves(core, core->leases[i], &report);
     }
     for (size_t i = 0; i < core->endpoint_count; i++) {
         check_endpoint_counts(core, core->endpoints[i], &report);

@@ -79,8 +79,8 @@ static uint64_t learned_ns(uint32_t of_lease_us, uint32_t of_all_us, uint64_t pr
 uint64_t core_rung_take_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
                            uint32_t kind)
 {
-    uint32_t of_lease_us = lease->rung_times[rung - RUNG_FIRST][kind].take_us;
-    uint32_t of_all_us = core->rung_times[rung - RUNG_FIRST][kind].take_us;
+    uint32_t of_lease_us = lease->rung_times[kind][rung - RUNG_FIRST].take_us;
+    uint32_t of_all_us = core->rung_times[kind][rung - RUNG_FIRST].take_us;
     uint64_t prior_ns = core->config.rung_prior[rung].take_ns;
     if (of_lease_us == 0 && of_all_us == 0) {
         uint64_t span_ns = core_rung_span_ns(core, lease, rung);
@@ -92,8 +92,8 @@ uint64_t core_rung_take_ns(const struct core *core, const struct lease *lease, e
 uint64_t core_rung_give_ns(const struct core *core, const struct lease *lease, enum core_rung rung,
                            uint32_t kind)
 {
-    return learned_ns(lease->rung_times[rung - RUNG_FIRST][kind].give_us,
-                      core->rung_times[rung - RUNG_FIRST][kind].give_us,
+    return learned_ns(lease->rung_times[kind][rung - RUNG_FIRST].give_us,
+                      core->rung_times[kind][rung - RUNG_FIRST].give_us,
                       core->config.rung_prior[rung].give_ns);
 }
 
@@ -115,8 +115,8 @@ void core_rung_took(struct core *core, const struct device *device, enum core_ru
                     uint64_t ns)
 {
     if (rung >= RUNG_FIRST && device->lease != NULL) {
-        learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
-        learn(&core->rung_times[rung - RUNG_FIRST][device->kind].take_us, ns);
+        learn(&device->lease->rung_times[device->kind][rung - RUNG_FIRST].take_us, ns);
+        learn(&core->rung_times[device->kind][rung - RUNG_FIRST].take_us, ns);
         core_lease_touch(core, device->lease);
         core_stops_touch(core);
     }
@@ -125,8 +125,8 @@ void core_rung_took(struct core *core, const struct device *device, enum core_ru
 void core_rung_gave(struct core *core, const struct device *device, enum core_rung rung,
                     uint64_t ns)
 {
-    learn(&device->lease->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
-    learn(&core->rung_times[rung - RUNG_FIRST][device->kind].give_us, ns);
+    learn(&device->lease->rung_times[device->kind][rung - RUNG_FIRST].give_us, ns);
+    learn(&core->rung_times[device->kind][rung - RUNG_FIRST].give_us, ns);
     core_lease_touch(core, device->lease);
     core_stops_touch(core);
 }
@@ -173,7 +173,7 @@ void core_rung_measured(struct core *core, struct lease *lease, const struct cor
     if (rung < RUNG_FIRST || rung >= CORE_RUNG_COUNT || kind >= CORE_KINDS_MAX) {
         return;
     }
-    struct rung_time *time = &lease->rung_times[rung - RUNG_FIRST][kind];
+    struct rung_time *time = &lease->rung_times[kind][rung - RUNG_FIRST];
     if (event->rung_measured.take_ns != 0) {
         time->take_us = micro(event->rung_measured.take_ns);
     }

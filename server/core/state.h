@@ -55,7 +55,9 @@ enum device_set {
                                                        * endpoint, and nothing being removed */
     DEVICES_MOVABLE = DEVICES_ROOMY + CORE_KINDS_MAX, /* [kind]: usable, held by a lease that may
                                                        * give it now, rested, promised to nobody */
-    DEVICE_SETS = DEVICES_MOVABLE + CORE_KINDS_MAX,
+    DEVICES_CLEAR = DEVICES_MOVABLE + CORE_KINDS_MAX, /* [kind]: of those, not busy serving nor
+                                                       * needed by what serves there */
+    DEVICE_SETS = DEVICES_CLEAR + CORE_KINDS_MAX,
 };
 
 enum lease_set {
@@ -64,9 +66,11 @@ enum lease_set {
     LEASES_GROWING, /* running, with fewer devices than they can use */
     LEASES_GIVING,  /* running, with devices that may be taken */
     LEASES_RUNNING,
-    LEASES_ASKED,   /* scratch of take.c and supply.c */
-    LEASES_VICTIMS, /* scratch of gang.c */
-    LEASE_SETS,
+    LEASES_ASKED,                                   /* scratch of take.c and supply.c */
+    LEASES_VICTIMS,                                 /* scratch of gang.c */
+    LEASES_MOVABLE,                                 /* [kind]: those that have such devices */
+    LEASES_CLEAR = LEASES_MOVABLE + CORE_KINDS_MAX, /* [kind]: the same */
+    LEASE_SETS = LEASES_CLEAR + CORE_KINDS_MAX,
 };
 
 struct instance {
@@ -78,6 +82,7 @@ struct instance {
 
 struct lease;
 struct endpoint;
+struct team;
 
 /* How freely an idle device can be had, cumulative: healthy and not busy serving; nor needed by
  * what serves there; with nothing on it at all. */
@@ -85,10 +90,17 @@ enum { FREE_SHARED, FREE_CLEAR, FREE_EMPTY, FREES };
 
 enum { NODES, LINKS, GROUP_LEVELS };
 
+/* Who gives before whom, without a look at the leases. */
+struct giver {
+    uint64_t rank;
+    const struct team *team;
+};
+
 /* Scratch of a plan for a gang. */
 struct candidate {
     struct device *device;
     uint64_t cost;
+    struct giver giver;
     uint32_t affinity, above;
 };
 
@@ -159,6 +171,8 @@ struct device {
     uint32_t move_next, move_count;
     uint64_t rested_ns;                    /* may be moved again from then on */
     struct device_offer offered, offering; /* as of the last plan of the queue; of one under way */
+    struct lease *counted_for; /* counts it among those that may come; kept by touch.c */
+    bool counted_coming, counted_movable, counted_clear;
 
     /* Towards endpoints. */
     struct instance *instances; /* [core->slot_capacity], by the endpoint's slot */
@@ -377,7 +391,7 @@ struct lease {
     uint64_t step, checkpointed_step;
     bool restoring; /* has not got on since this run began */
     core_sum_ns restored_before_ns;
-    struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
+    struct rung_time rung_times[CORE_KINDS_MAX][RUNGS];
     core_sum_ns provisional_ns; /* of its TRAINING account, as of accrued_ns */
     uint64_t accrued_ns;
     uint32_t training; /* devices in that account; kept by ledger.c */
@@ -397,7 +411,9 @@ struct lease {
     bool beyond;      /* ... but what it reaches for is not */
     uint32_t surplus; /* devices that it may have to give; as of its last touch */
     bool gives;       /* the same: now, one at a time */
-    uint32_t picked;  /* scratch of the planner: devices that its plan would take from it */
+    uint32_t coming; /* devices that can be taken from it, were it only for them; kept by touch.c */
+    uint32_t movable[CORE_KINDS_MAX], clear[CORE_KINDS_MAX]; /* the same, in those sets */
+    uint32_t picked; /* scratch of the planner: devices that its plan would take from it */
     struct lease *evicted_next; /* the same: leases that would have to go, a list */
     uint32_t useful;            /* the same: devices that this would free */
     uint32_t offered, offering; /* devices one by one, as of the last plan of the queue; of one
@@ -499,7 +515,7 @@ struct core {
     uint64_t unbooked_ns;
     core_sum_ns nobody_ns[CORE_ACCOUNT_COUNT]; /* of no lease and no endpoint, or forgotten ones */
     uint64_t handovers[CORE_RUNG_COUNT];
-    struct rung_time rung_times[RUNGS][CORE_KINDS_MAX];
+    struct rung_time rung_times[CORE_KINDS_MAX][RUNGS];
     uint64_t handover_cost_ns;             /* average of the last ones; UINT64_MAX never */
     struct fleet fleets[CORE_KINDS_MAX];   /* by the lowest of its kinds */
     bool leads_changed;                    /* of a fleet, since its endpoints last decided */
@@ -857,6 +873,8 @@ bool core_fair_borrows(const struct team *team, uint32_t kind);
 bool core_fair_may_take(const struct core *core, const struct lease *taker, uint32_t more,
                         bool within, const struct lease *giver, uint32_t kind);
 /* Below 0: a gives before b; 0: their cost decides. */
+struct giver core_fair_giver(const struct lease *lease);
+int core_fair_compare(const struct giver *a, const struct giver *b);
 int core_fair_compare_givers(const struct lease *a, const struct lease *b);
 
 /* ---- totals.c ---- */
@@ -961,6 +979,8 @@ bool core_device_suits(const struct core *core, const struct device *device,
 bool core_may_move_for(const struct core *core, const struct device *device,
                        const struct lease *lease, bool within);
 bool core_surplus_before(const struct core *core, struct device *a, struct device *b);
+/* One that would give it, or go from all of its devices. */
+struct candidate core_candidate_of(const struct core *core, struct device *device);
 /* Sinks the candidate at `at` of a heap: the one that goes before all others is at its top. */
 void core_candidates_sink(struct candidate *heap, size_t at, size_t count,
                           bool (*goes_before)(const struct candidate *, const struct candidate *));

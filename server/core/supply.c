@@ -10,17 +10,10 @@
 /* What makes a held device of more use. */
 enum { WAY_COMES = 1, WAY_SINGLE = 2, WAY_USABLE = 4, WAY_CALM = 8, WAY_SPARE = 16 };
 
-/* Held, and can be taken from its holder. What time alone changes about that is news then. */
-static bool may_come(const struct core *core, const struct device *device)
-{
-    return device->hold == CORE_HOLD_HELD && device->promised == NULL &&
-           (core_device_rested(core, device) || core->teams_added > 0) &&
-           !core_device_moves_used_up(core, device, core->config.moves_per_hour);
-}
-
+/* What time alone changes about that is news then. */
 static struct device_offer device_offer(const struct core *core, const struct device *device)
 {
-    if (!may_come(core, device)) {
+    if (!device->counted_coming) {
         return (struct device_offer){0};
     }
     return (struct device_offer){
@@ -45,10 +38,8 @@ static uint32_t whole_of(const struct core *core, const struct lease *lease)
 {
     bool may =
         lease->state == CORE_LEASE_RUNNING && lease->held > 0 && lease->leaving == 0 &&
+        lease->coming == lease->held &&
         core_guard(core, lease, lease->held, core_rung_for_all(lease), false) == CORE_REASON_NONE;
-    for (const struct device *device = lease->first; device != NULL && may; device = device->next) {
-        may = may_come(core, device);
-    }
     return may ? lease->held : 0;
 }
 

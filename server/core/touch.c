@@ -23,18 +23,31 @@ static bool device_is_roomy(const struct core *core, const struct device *device
     return device->instances_removing == 0 && used <= device->memory_bytes;
 }
 
-static bool device_is_movable(const struct core *core, const struct device *device)
+/* Held, and can be taken from its holder, were it only for the device. */
+static bool device_comes(const struct core *core, const struct device *device)
 {
-    return device->hold == CORE_HOLD_HELD && device->lease->gives && device->promised == NULL &&
-           core_device_usable(device) && core_device_rested(core, device) &&
+    return device->hold == CORE_HOLD_HELD && device->promised == NULL &&
+           (core_device_rested(core, device) || core->teams_added > 0) &&
            !core_device_moves_used_up(core, device, core->config.moves_per_hour);
 }
 
+static bool device_is_movable(const struct core *core, const struct device *device)
+{
+    return device_comes(core, device) && device->lease->gives && core_device_usable(device) &&
+           core_device_rested(core, device);
+}
+
+/* Of a held one: whoever serves there could do without it. */
+static bool device_is_clear(const struct core *core, const struct device *device)
+{
+    return device->hot_since_ns == NEVER_NS && (device->resting || core_device_clear(core, device));
+}
+
 /* In this order are the bits of a device's `sets`. */
-static const enum device_set device_sets[] = {DEVICES_KEPT,     DEVICES_MOVING, DEVICES_PROMISED,
-                                              DEVICES_CLEARING, DEVICES_GOING,  DEVICES_AILING,
-                                              DEVICES_HOT,      DEVICES_IDLE,   DEVICES_OPEN,
-                                              DEVICES_ROOMY,    DEVICES_MOVABLE};
+static const enum device_set device_sets[] = {DEVICES_KEPT,     DEVICES_MOVING,  DEVICES_PROMISED,
+                                              DEVICES_CLEARING, DEVICES_GOING,   DEVICES_AILING,
+                                              DEVICES_HOT,      DEVICES_IDLE,    DEVICES_OPEN,
+                                              DEVICES_ROOMY,    DEVICES_MOVABLE, DEVICES_CLEAR};
 
 #define DEVICE_SETS_KEPT (sizeof device_sets / sizeof *device_sets)
 
@@ -43,7 +56,7 @@ static uint32_t device_sets_of(const struct core *core, const struct device *dev
     bool moving = device->hold != CORE_HOLD_NONE && device->hold != CORE_HOLD_HELD &&
                   device->hold != CORE_HOLD_SUSPENDED;
     bool hot = device->hot_since_ns != NEVER_NS && device->hold == CORE_HOLD_HELD;
-    bool open = core_device_is_open(device);
+    bool open = core_device_is_open(device), movable = device_is_movable(core, device);
     const bool in[DEVICE_SETS_KEPT] = {device->kept,
                                        moving,
                                        device->promised != NULL,
@@ -54,7 +67,8 @@ static uint32_t device_sets_of(const struct core *core, const struct device *dev
                                        device_is_idle(device),
                                        open,
                                        open && device_is_roomy(core, device),
-                                       device_is_movable(core, device)};
+                                       movable,
+                                       movable && device_is_clear(core, device)};
     uint32_t sets = 0;
     for (uint32_t i = 0; i < DEVICE_SETS_KEPT; i++) {
         sets |= (uint32_t)in[i] << i;
@@ -66,8 +80,13 @@ static uint32_t device_sets_of(const struct core *core, const struct device *dev
 static enum device_set set_for(const struct device *device, enum device_set set)
 {
     bool by_kind = set == DEVICES_IDLE || set == DEVICES_OPEN || set == DEVICES_ROOMY ||
-                   set == DEVICES_MOVABLE;
+                   set == DEVICES_MOVABLE || set == DEVICES_CLEAR;
     return by_kind ? set + device->kind : set;
+}
+
+static bool device_is_in(const struct core *core, const struct device *device, enum device_set set)
+{
+    return core_set_has(&core->device_sets[set_for(device, set)], device->slot);
 }
 
 /* See FREE_SHARED and so on. */
@@ -92,6 +111,35 @@ static void count(uint32_t *counter, bool *counted, bool counts)
     *counted = counts;
 }
 
+static void lease_counts(struct core *core, struct lease *lease, enum lease_set set,
+                         uint32_t counts[CORE_KINDS_MAX], uint32_t kind, bool more)
+{
+    counts[kind] += more ? 1 : UINT32_MAX;
+    core_set_put(&core->lease_sets[set + kind], lease->slot, counts[kind] > 0);
+}
+
+/* With the lease that can be asked for it, or could be until now. */
+static void holder_counts(struct core *core, struct device *device)
+{
+    bool comes = device_comes(core, device);
+    bool movable = device_is_in(core, device, DEVICES_MOVABLE);
+    bool clear = device_is_in(core, device, DEVICES_CLEAR);
+    struct lease *lease = comes ? device->lease : device->counted_for;
+    if (lease == NULL) {
+        return;
+    }
+    if (device->counted_movable != movable) {
+        lease_counts(core, lease, LEASES_MOVABLE, lease->movable, device->kind, movable);
+    }
+    if (device->counted_clear != clear) {
+        lease_counts(core, lease, LEASES_CLEAR, lease->clear, device->kind, clear);
+    }
+    count(&lease->coming, &device->counted_coming, comes);
+    device->counted_movable = movable;
+    device->counted_clear = clear;
+    device->counted_for = comes ? lease : NULL;
+}
+
 void core_device_touch(struct core *core, struct device *device)
 {
     mark(core->device_sets, device->slot);
@@ -102,6 +150,7 @@ void core_device_touch(struct core *core, struct device *device)
         core_set_put(&core->device_sets[set], device->slot, (sets >> i) & 1);
     }
     device->sets = sets;
+    holder_counts(core, device);
     core_groups_count(core, device, device_free(core, device));
     core->usable_news = core->usable_news || device->counted_usable != core_device_usable(device);
     count(&core->usable[device->kind], &device->counted_usable, core_device_usable(device));
@@ -130,10 +179,16 @@ static bool endpoint_is_lacking(const struct endpoint *endpoint)
     return endpoint->ready < endpoint->needed;
 }
 
-static void hosts_touch(struct core *core, const struct endpoint *endpoint)
+/* Where its instances rest nobody asks whether it can spare them. */
+static void hosts_touch(struct core *core, const struct endpoint *endpoint, uint32_t former)
 {
+    bool any = (endpoint->spare == 2) != (former == 2);
+    bool borrowed = (endpoint->spare > 0) != (former > 0);
     SET_EACH (&endpoint->hosts, slot) {
-        core_device_touch(core, core->device_slots[slot]);
+        struct device *device = core->device_slots[slot];
+        if (!device->resting && (device->borrowed ? borrowed : any)) {
+            core_device_touch(core, device);
+        }
     }
 }
 
@@ -168,9 +223,10 @@ void core_endpoint_touch(struct core *core, struct endpoint *endpoint)
         promised_touch(core, endpoint, excess);
     }
     endpoint->excess = excess;
-    if (endpoint->spare != endpoint_spare(endpoint)) {
-        endpoint->spare = endpoint_spare(endpoint);
-        hosts_touch(core, endpoint);
+    uint32_t former = endpoint->spare;
+    endpoint->spare = endpoint_spare(endpoint);
+    if (endpoint->spare != former) {
+        hosts_touch(core, endpoint, former);
     }
     if (endpoint->lacking != endpoint_is_lacking(endpoint)) {
         endpoint->lacking = !endpoint->lacking;
@@ -309,7 +365,11 @@ static const char *device_check(const struct core *core, const struct device *de
     }
     bool right = device->free == device_free(core, device) &&
                  device->counted_usable == core_device_usable(device) &&
-                 device->counted_takeable == device_is_takeable(device);
+                 device->counted_takeable == device_is_takeable(device) &&
+                 device->counted_coming == device_comes(core, device) &&
+                 device->counted_movable == device_is_in(core, device, DEVICES_MOVABLE) &&
+                 device->counted_clear == device_is_in(core, device, DEVICES_CLEAR) &&
+                 (!device->counted_coming || device->counted_for == device->lease);
     return right ? NULL : "a count of device";
 }
 
