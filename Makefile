@@ -159,7 +159,7 @@ $(OUT)/tests/unit/%:
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -lcmocka $(LDLIBS)
 
 # They drive real shims.
-$(tests_shim:%.c=$(OUT)/%): | $(OUT)/tidepool-shim
+$(tests_shim:%.c=$(OUT)/%) $(tests_outside:%.c=$(OUT)/%): | $(OUT)/tidepool-shim
 
 tests-unit: $(foreach r,$(ROOMS) clients,tests-$(r))
 check-unit: $(foreach r,$(ROOMS) clients,check-$(r))
@@ -359,7 +359,7 @@ check-format:
 # All that a change must pass, on a fresh machine too. Sanitizers: memory in every room, threads in
 # those that have threads. clang builds all of it as well, warnings being errors there too.
 JOBS    := -j$(shell nproc)
-THREADED := train base device net observe store serve control rpc
+THREADED := train base device net observe store serve outside control rpc
 test: deps
 	$(MAKE) $(JOBS) --no-print-directory all test-models
 	$(MAKE) $(JOBS) --no-print-directory CC=clang BUILD=$(BUILD)/clang VENV=$(VENV) all

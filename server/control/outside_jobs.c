@@ -445,8 +445,10 @@ static void on_end_kept(struct control *control, struct job_entry *job, const st
 
 static void entry_unsure(struct control *control, struct device_entry *entry)
 {
-    (void)control;
+    const struct job_entry *job = job_by_number(control, entry->holder, NULL);
     entry->unsure = true;
+    snprintf(entry->reason.text, sizeof entry->reason.text, "%s",
+             job != NULL ? job->reason.text : "");
 }
 
 void outside_run_over(struct control *control, struct job_entry *job,

@@ -33,12 +33,16 @@ static void add(struct variables *variables, const char *format, ...)
     va_end(values);
 }
 
-static bool is_given(const struct command *command, const char *name)
+static bool is_named(const char *variable, const char *name)
 {
     size_t length = strlen(name);
+    return strncmp(variable, name, length) == 0 && variable[length] == '=';
+}
+
+static bool is_given(const struct command *command, const char *name)
+{
     for (size_t i = 0; i < command->environment_count; i++) {
-        if (strncmp(command->environment[i], name, length) == 0 &&
-            command->environment[i][length] == '=') {
+        if (is_named(command->environment[i], name)) {
             return true;
         }
     }
@@ -82,6 +86,7 @@ static void add_own(struct variables *variables, const struct command *command,
     add(variables, "TIDEPOOL_DEVICES=%s", lease->devices);
     add(variables, "TIDEPOOL_GANG_SIZE=%u", lease->device_count);
     add(variables, "TIDEPOOL_RESTART_COUNT=%u", lease->restarts);
+    add(variables, "CUDA_VISIBLE_DEVICES="); /* none was granted: none, never all */
     add_standard(variables, command, "OMP_NUM_THREADS", lease->core_count);
     add_standard(variables, command, "PET_NPROC_PER_NODE", lease->device_count);
     add_standard(variables, command, "MASTER_PORT", port_find());
@@ -96,7 +101,9 @@ char **environment_make(const struct command *command, const struct outside_leas
         return NULL;
     }
     for (size_t i = 0; i < command->environment_count; i++) {
-        add(&variables, "%s", command->environment[i]);
+        if (!is_named(command->environment[i], "CUDA_VISIBLE_DEVICES")) {
+            add(&variables, "%s", command->environment[i]);
+        }
     }
     add_own(&variables, command, lease, folder);
     if (variables.failed) {

@@ -71,6 +71,15 @@ def counter(path, seconds=0.02):
             "echo $i >> %s; sleep %s; done" % (path, path, seconds))
 
 
+def end_all(server):
+    jobs = [job for job in server.control().ListJobs(
+        messages().ListJobsRequest(active_only=True), timeout=10).jobs if job.command.arguments]
+    for job in jobs:
+        server.control().CancelJob(messages().CancelJobRequest(job=job.id), timeout=10)
+    for job in jobs:
+        wait_end(server, job.id)
+
+
 def alive(pid):
     try:
         with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as file:

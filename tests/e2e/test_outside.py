@@ -1,5 +1,6 @@
 """Outside jobs: any program, under tidepool-shim, on devices that the server grants and takes."""
 import os
+import random
 import signal
 import threading
 import time
@@ -13,6 +14,20 @@ import outside
 from kserve import refused, request, stub, tensor
 
 CODE = grpc.StatusCode
+
+
+@pytest.fixture
+def start(start):
+    """Jobs outlive their server, but not their test."""
+    servers = []
+
+    def begin(*arguments, **keywords):
+        servers.append(start(*arguments, **keywords))
+        return servers[-1]
+    yield begin
+    for server in servers:
+        if server.process is not None:
+            outside.end_all(server)
 
 
 def test_a_shell_job_runs_to_its_end_with_its_exit_code(start, tmp_path):
@@ -427,3 +442,116 @@ def test_the_ranks_of_a_found_job_come_back_to_the_next_server(start):
     outside.wait_for(server, job.id, lambda job: job.step > step, 30, "goes on")
     assert server.get_job(job.id).runs == 1
     cancel(server, server.get_job(job.id))
+
+
+# ---- as a plain user, without control groups ------------------------------------------------------
+
+
+@pytest.fixture
+def plain(start):
+    """A server of a user without privileges."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may become another user")
+    server = start([], ONE)
+    server.wrapper = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    folder = server.directory
+    os.chmod(folder, 0o777)
+    while folder != "/tmp" and folder != "/":
+        os.chmod(folder, os.stat(folder).st_mode | 0o711)
+        folder = os.path.dirname(folder)
+    for path in (server.state, server.repository):
+        os.chown(path, 65534, 65534)
+    return server.start()
+
+
+def parent_of(pid):
+    with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
+def test_a_plain_user_has_jobs_too_and_what_cannot_be_verified_is_quarantined(plain):
+    server = plain
+    path = os.path.join(server.directory, "count")
+    job = outside.submit(server, outside.counter(path), retries=0)
+    running = outside.wait_for(server, job.id, lambda job: job.pid, 20, "has a process")
+    assert running.keeper == "processes" and os.stat("/proc/%d" % running.pid).st_uid == 65534
+    harness.wait_until(lambda: outside.lines(path), 20 * harness.SLOWER, "it counts")
+    server.kill()
+    goes_on(path)
+    server.start()
+    assert outside.wait_for(server, job.id, lambda job: job.pid, 20, "is found").pid == running.pid
+    # Nobody can say whether all that its shim kept is gone.
+    os.kill(parent_of(running.pid), signal.SIGKILL)
+    done = outside.wait_end(server, job.id)
+    assert outside.exit_class(done) == "LOST" and not outside.alive(running.pid)
+    device = harness.wait_until(
+        lambda: next((d for d in server.list_devices()
+                      if d.state == outside.messages().DEVICE_STATE_QUARANTINED), None),
+        20 * harness.SLOWER, "the device is quarantined")
+    assert "control group" in device.reason
+    waits = outside.submit(server, "true")
+    outside.wait_state(server, waits.id, "WAITING")
+    server.control().RecoverDevice(
+        outside.messages().RecoverDeviceRequest(device=device.id), timeout=10)
+    assert outside.state(outside.wait_end(server, waits.id)) == "FINISHED"
+
+
+# ---- any moment -----------------------------------------------------------------------------------
+
+
+def test_kill_9_at_any_moment_forgets_nothing_and_grants_nothing_twice(start, tmp_path):
+    """Jobs that come, save, are paused and cancelled, and a server that is killed all the while."""
+    seed = int(os.environ.get("TIDEPOOL_SEED", str(time.time_ns() % 1_000_000)))
+    print("TIDEPOOL_SEED=%d" % seed)
+    chance = random.Random(seed)
+    server = start([], {"planner": {"kill_bound_s": 1}}).start()
+    counters = {}
+    for number in range(3):
+        path = tmp_path / ("count%d" % number)
+        job = outside.submit(server, outside.counter(path), request_id="r%d" % number, notice_s=1)
+        counters[job.id] = path
+    accepted = dict.fromkeys(counters)
+    for turn in range(harness.scale(6, 200)):
+        end = time.monotonic() + chance.uniform(0, 0.4)
+        try:
+            while time.monotonic() < end:
+                act(server, chance, counters, accepted, turn)
+        except grpc.RpcError as error:
+            assert error.code() == CODE.FAILED_PRECONDITION, error.details()
+        server.kill()
+        server.start()
+        check_nothing_is_lost(server, counters, accepted)
+    for job_id, path in counters.items():
+        numbers = [int(line) for line in outside.lines(path)]
+        assert numbers == sorted(numbers), "two runs of one job at once"
+        job = server.get_job(job_id)
+        if outside.state(job) not in outside.ENDED:
+            server.control().CancelJob(outside.messages().CancelJobRequest(job=job_id), timeout=10)
+            outside.wait_end(server, job_id)
+    assert server.get_status().ledger_balanced
+
+
+def act(server, chance, counters, accepted, turn):
+    messages, job = outside.messages(), chance.choice(list(counters))
+    what = chance.randrange(4)
+    if what == 0:
+        server.control().PauseJob(messages.PauseJobRequest(job=job), timeout=10)
+    elif what == 1:
+        server.control().ResumeJob(messages.ResumeJobRequest(job=job), timeout=10)
+    elif what == 2:
+        request_id = "short-%d-%d" % (turn, len(accepted))
+        accepted[outside.submit(server, "exit 0", request_id=request_id).id] = request_id
+    time.sleep(chance.uniform(0, 0.1))
+
+
+def check_nothing_is_lost(server, counters, accepted):
+    jobs = {job_id: server.get_job(job_id) for job_id in accepted}
+    for job_id, job in jobs.items():
+        assert outside.state(job) != "FAILED", job.reason
+        assert job.failures == 0, job.reason
+        if accepted[job_id]:
+            assert outside.submit(server, "exit 0", request_id=accepted[job_id]).id == job_id
+    held = [device.job for device in server.list_devices() if device.job]
+    assert len(held) == len(set(held)) <= 2
+    for job_id in counters:
+        assert outside.state(jobs[job_id]) not in outside.ENDED
