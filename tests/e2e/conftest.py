@@ -4,6 +4,7 @@ import pytest
 import cases
 import harness
 import kserve
+import outside
 
 STANDARD = ["identity_fp32", "identity_fp64", "identity_int8", "identity_int16", "identity_int32",
             "identity_int64", "identity_uint8", "identity_uint16", "identity_uint32",
@@ -120,6 +121,7 @@ def start(stubs, tmp_path):
         return server
     yield begin
     for server in servers:
+        outside.end_all(server)
         server.stop()
 
 

@@ -16,20 +16,6 @@ from kserve import refused, request, stub, tensor
 CODE = grpc.StatusCode
 
 
-@pytest.fixture
-def start(start):
-    """Jobs outlive their server, but not their test."""
-    servers = []
-
-    def begin(*arguments, **keywords):
-        servers.append(start(*arguments, **keywords))
-        return servers[-1]
-    yield begin
-    for server in servers:
-        if server.process is not None:
-            outside.end_all(server)
-
-
 def test_a_shell_job_runs_to_its_end_with_its_exit_code(start, tmp_path):
     server = start([]).start()
     good = outside.submit(server, "echo out; echo err >&2; pwd", name="good")
