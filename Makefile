@@ -104,7 +104,7 @@ $(call objects,$(src_rpc) $(shell find clients tests -name '*.c' 2>/dev/null) se
 # ---- binaries ----------------------------------------------------------------------------------
 SERVER_LIBS := $(foreach r,rpc control serve train outside shim progress device models record core store net observe proto base,$(call lib,$(r)))
 # Each client program is its folder's main.c and the library of all other client code.
-uses_clients := simulator proto base
+uses_clients := simulator shim proto base
 dir_clients  := clients
 src_clients  := $(filter-out $(src_simulator) $(src_virtual),$(shell find clients -name '*.c' ! -name main.c | sort))
 $(eval $(call room_rules,clients))

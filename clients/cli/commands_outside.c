@@ -109,6 +109,8 @@ static const struct command commands[] = {
     {"signal", "JOB SIGNAL", "for example USR1", 2, 2, OPTION_SIGNAL, signal_run},
     {"report", "", "from inside a job: how far it is, what it has saved", 0, 0, OPTION_REPORT,
      cli_report},
+    {"doctor", "", "what of this machine can be used, and what stands in for the rest", 0, 0, 0,
+     cli_doctor},
 };
 const struct command_group commands_outside = {"Your own program", commands,
                                                sizeof(commands) / sizeof(commands[0])};

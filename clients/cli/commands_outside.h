@@ -7,6 +7,7 @@
 
 int cli_run(struct cli *cli);
 int cli_report(struct cli *cli);
+int cli_doctor(struct cli *cli);
 /* The story of the job that the first argument names. */
 int cli_story(struct cli *cli);
 

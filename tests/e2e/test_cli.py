@@ -60,6 +60,21 @@ def check_failure(done, code, json_asked):
         assert done.stdout == ""
 
 
+def test_doctor_tries_what_the_machine_has(tmp_path):
+    done = tool("doctor", "--json", server="unix:%s/none" % tmp_path)
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert done.returncode == 0
+    assert found["server"]["outcome"] == "missing" and "cannot connect" in found["server"]["text"]
+    assert found["kernel"]["outcome"] == "works"
+    for name, folder in (("cgroup v2", "/sys/fs/cgroup"), ("cgroup v1 freezer", "/sys/fs/cgroup")):
+        assert found[name]["outcome"] in ("works", "instead") and found[name]["text"]
+        left = subprocess.run(["find", folder, "-name", "tidepool-doctor-*"], capture_output=True,
+                              text=True, timeout=60, check=False)
+        assert left.stdout == ""
+    plain = tool("doctor", server="unix:%s/none" % tmp_path).stdout.splitlines()
+    assert len(plain) == len(found)
+
+
 # ---- without a server ------------------------------------------------------------------------
 
 

@@ -194,6 +194,48 @@ def test_the_story_tells_what_became_of_it(own):
     assert both["job"]["id"] == "tale-1" and both["explained"]["moves"]
 
 
+# ---- with the Python package --------------------------------------------------------------------
+
+COUNTER = """
+import json, os, time, tidepool
+done = json.load(open("state")) if os.path.exists("state") else 0
+run = tidepool.attach()
+for step in run.steps(range(done, 10 ** 9), start=done):
+    print(step, flush=True)
+    time.sleep(0.02)
+    if run.should_stop() or os.path.exists("enough"):
+        with tidepool.atomic_file("state", "w") as file:
+            json.dump(step + 1, file)
+        run.report(step=step + 1, checkpointed_step=step + 1)
+        run.acknowledge()
+        break
+"""
+
+
+def test_a_python_program_saves_when_asked_and_loses_no_step(own):
+    with open(os.path.join(own.directory, "count.py"), "w", encoding="utf-8") as file:
+        file.write(COUNTER)
+    variables = environment(own, PYTHONPATH=os.path.join(harness.ROOT, "clients/python"))
+    with begin(own, "--name", "count", "--", sys.executable, "count.py", env=variables) as tool:
+        outside.wait_for(own, "count-1", lambda job: job.step > 3, 20, "reports its steps")
+        own.cli("pause", "count-1")
+        paused = outside.wait_state(own, "count-1", "PAUSED")
+        assert paused.lost_s < 1 and paused.failures == 0
+        own.cli("resume", "count-1")
+        again = outside.wait_for(own, "count-1", lambda job: job.runs == 2 and
+                                 job.step > paused.step + 3, 20, "goes on")
+        assert again.checkpointed_step >= paused.step
+        own.kill()
+        own.start()
+        outside.wait_for(own, "count-1", lambda job: job.step > again.step + 3, 20,
+                         "reports to the next server")
+        with open(os.path.join(own.directory, "enough"), "w", encoding="utf-8"):
+            pass
+        out, err = tool.communicate(timeout=SECONDS)
+        steps = [int(line) for line in out.split()]
+        assert steps == list(range(len(steps))) and tool.returncode == 0, err
+
+
 # ---- from inside -------------------------------------------------------------------------------
 
 
