@@ -69,6 +69,7 @@ def main():
     step, weights = load(options.out, options.width)
     loss = float("nan")
     run = tidepool.attach()
+    run.report(step=step, checkpointed_step=step)
     for x, y in run.steps(batches(images, labels, options.steps, step), start=step):
         loss = train_step(weights, x, y, options.rate)
         step += 1

@@ -198,13 +198,14 @@ def test_the_story_tells_what_became_of_it(own):
 
 COUNTER = """
 import json, os, time, tidepool
-done = json.load(open("state")) if os.path.exists("state") else 0
+done = json.load(open("count.json")) if os.path.exists("count.json") else 0
 run = tidepool.attach()
+run.report(step=done, checkpointed_step=done)
 for step in run.steps(range(done, 10 ** 9), start=done):
     print(step, flush=True)
     time.sleep(0.02)
     if run.should_stop() or os.path.exists("enough"):
-        with tidepool.atomic_file("state", "w") as file:
+        with tidepool.atomic_file("count.json", "w") as file:
             json.dump(step + 1, file)
         run.report(step=step + 1, checkpointed_step=step + 1)
         run.acknowledge()
@@ -217,6 +218,7 @@ def test_a_python_program_saves_when_asked_and_loses_no_step(own):
         file.write(COUNTER)
     variables = environment(own, PYTHONPATH=os.path.join(harness.ROOT, "clients/python"))
     with begin(own, "--name", "count", "--", sys.executable, "count.py", env=variables) as tool:
+        assert first_line(tool) == "0\n"
         outside.wait_for(own, "count-1", lambda job: job.step > 3, 20, "reports its steps")
         own.cli("pause", "count-1")
         paused = outside.wait_state(own, "count-1", "PAUSED")
@@ -233,7 +235,7 @@ def test_a_python_program_saves_when_asked_and_loses_no_step(own):
             pass
         out, err = tool.communicate(timeout=SECONDS)
         steps = [int(line) for line in out.split()]
-        assert steps == list(range(len(steps))) and tool.returncode == 0, err
+        assert steps == list(range(1, len(steps) + 1)) and tool.returncode == 0, err
 
 
 # ---- from inside -------------------------------------------------------------------------------
