@@ -54,12 +54,8 @@ void cli_end_print(const struct cli *cli, const Tidepool__V1__Job *job)
     if (job->exit_class == TIDEPOOL__V1__EXIT_CLASS__EXIT_CLASS_COMPLETED) {
         return;
     }
-    fprintf(stderr, "tidepool %s: job %s: %s", cli->command, job->id,
+    fprintf(stderr, "tidepool %s: job %s: %s\n", cli->command, job->id,
             job->reason[0] != '\0' ? job->reason : control_job_state(job));
-    if (job->exit_signal != 0) {
-        fprintf(stderr, " (%s)", strsignal((int)job->exit_signal));
-    }
-    fprintf(stderr, "\n");
 }
 
 /* ---- logs, signal ------------------------------------------------------------------------- */

@@ -319,6 +319,19 @@ static const char *outlook_text(struct text_small *buffer, const Tidepool__V1__J
     return buffer->text;
 }
 
+/* Of how many is known of jobs in the server alone; of others how far they say they are. */
+static const char *step_text(struct text_small *buffer, const Tidepool__V1__Job *job)
+{
+    if (job->steps > 0) {
+        snprintf(buffer->text, sizeof(buffer->text), "%" PRIu64 "/%" PRIu64, job->step, job->steps);
+    } else if (job->step > 0) {
+        snprintf(buffer->text, sizeof(buffer->text), "%" PRIu64, job->step);
+    } else {
+        snprintf(buffer->text, sizeof(buffer->text), "-");
+    }
+    return buffer->text;
+}
+
 void view_draw_jobs(FILE *out, const struct view *view, const struct view_style *style,
                     unsigned rows_max)
 {
@@ -330,14 +343,13 @@ void view_draw_jobs(FILE *out, const struct view *view, const struct view_style 
     size_t first = count > rows_max ? count - rows_max : 0;
     for (size_t i = first; i < count; i++) {
         const Tidepool__V1__Job *job = view->jobs->jobs[i];
-        struct text_small rate, loss, begin, accuracy, outlook;
-        char step[48];
-        snprintf(step, sizeof(step), "%" PRIu64 "/%" PRIu64, job->step, job->steps);
+        struct text_small step, rate, loss, begin, accuracy, outlook;
+        bool accurate = !isnan(job->held_out_accuracy_fraction);
         text_pad(out, job->id, 17);
-        view_line(out, style, " %-11s%19s%10s%11s%10s%9s%%%9zu%16s  %s", control_job_state(job),
-                  step, text_figure(&rate, job->steps_per_s, 1),
+        view_line(out, style, " %-11s%19s%10s%11s%10s%9s%s%9zu%16s  %s", control_job_state(job),
+                  step_text(&step, job), text_figure(&rate, job->steps_per_s, 1),
                   text_figure(&loss, job->loss_last, 4), text_figure(&begin, job->loss_first, 4),
-                  text_figure(&accuracy, job->held_out_accuracy_fraction * 100, 1), job->n_devices,
-                  outlook_text(&outlook, job), job->reason);
+                  text_figure(&accuracy, job->held_out_accuracy_fraction * 100, 1),
+                  accurate ? "%" : " ", job->n_devices, outlook_text(&outlook, job), job->reason);
     }
 }

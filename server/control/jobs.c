@@ -189,8 +189,9 @@ void job_finalize(struct control *control, struct job_entry *job)
     job->figures.steps_per_second = 0;
     job->finished_wall_ns = clock_pace_wall_ns(&control->pace);
     job_move(control, job, job->outcome);
-    log_write(LOG_INFO, "train", control_job_state_name(job->state), "job=%s step=%llu reason=%s",
-              job->id, (unsigned long long)job->figures.step, log_quote(&text, job->reason.text));
+    log_write(LOG_INFO, job->outside != NULL ? "outside" : "train",
+              control_job_state_name(job->state), "job=%s step=%llu reason=%s", job->id,
+              (unsigned long long)job->figures.step, log_quote(&text, job->reason.text));
     if (job->committed) {
         job_store(control, job, count_store_error, control);
     }
