@@ -207,6 +207,7 @@ static struct core_load load_of(const struct core *core, const struct fleet *fle
         .base_milli = fleet->base_milli,
         .devices = core_pool_usable(core, fleet->kinds_mask),
         .budget_ppm = fleet->budget_ppm,
+        .slo_ns = fleet->slo_ns,
     };
 }
 
@@ -249,11 +250,25 @@ static struct core_need need_of(const struct core *core, const struct fleet *fle
     };
 }
 
+/* A device that is asked for comes too late for what its demand was. */
+static bool takes_long(const struct core *core, const struct fleet *fleet)
+{
+    return fleet->lends && fleet->lead_ns > core->config.demand_slow_ns;
+}
+
 /* Of all its endpoints together, as of now: kept until the next figures. */
 static void fleet_decide(const struct core *core, struct fleet *fleet)
 {
     struct core_load load = load_of(core, fleet);
     struct work work = {fleet->base_milli, fleet->queue_milli, fleet->busy_milli};
+    if (takes_long(core, fleet)) {
+        uint64_t queue_us = core_scale_u64(fleet->queue_milli, fleet->slo_ns, MILLION);
+        fleet->need = (struct core_need){
+            .high = core_levels_takes(&fleet->levels, fleet->base_milli, queue_us),
+            .low = core_levels_keeps(&fleet->levels, fleet->base_milli, queue_us),
+        };
+        return;
+    }
     fleet->need = need_of(core, fleet, &work, core_reserve_keeps_milli(&fleet->reserve, &load),
                           core_reserve_takes_milli(&fleet->reserve, &load));
 }
@@ -287,6 +302,10 @@ uint64_t core_fleet_hold_ns(const struct core *core, const struct endpoint *endp
     uint64_t hold_ns = core->config.hold_min_ns;
     if (fleet == NULL || !fleet->lends) {
         return hold_ns;
+    }
+    if (takes_long(core, fleet)) {
+        uint64_t long_ns = core_levels_hold_ns(&fleet->levels);
+        return long_ns > hold_ns ? long_ns : hold_ns;
     }
     uint64_t cost_ns = core_scale_u64(fleet->lead_ns + fleet->give_ns, HOLD_PERMILLE, 1000);
     uint64_t most = tokens_most(fleet->moves_hour);
@@ -354,6 +373,9 @@ static void judge(struct core *core, struct fleet *fleet, struct endpoint *endpo
     endpoint->late_ns = 0;
     endpoint->arrived = 0;
     core_reserve_judge(&fleet->reserve, &load, work_us, late_us);
+    const struct endpoint *bearer = core_fleet_bearer(core, endpoint);
+    bool lent = bearer != NULL && bearer->ready < load.devices;
+    core_levels_judge(&fleet->levels, lent ? late_us : 0);
 }
 
 void core_fleet_feed(struct core *core, struct endpoint *endpoint)
@@ -368,6 +390,9 @@ void core_fleet_feed(struct core *core, struct endpoint *endpoint)
     }
     struct core_load before = load_of(core, fleet);
     core_reserve_follow(&fleet->reserve, &before);
+    if (takes_long(core, fleet)) {
+        core_levels_follow(&fleet->levels, &before);
+    }
     uint64_t each_ns = core_endpoint_request_ns(endpoint);
     retell(&fleet->fast_milli, &endpoint->told_fast_milli,
            core_scale_u64(endpoint->rate_fast_milli, each_ns, SECOND_NS));

@@ -263,6 +263,27 @@ struct reserve {
     int32_t ease;       /* follows from it: 256 doubles what history allows */
 };
 
+/* Rules for how few devices stand by, each played against the load as it comes: see levels.c. */
+#define LEVELS_PARTS 8 /* of all devices, so many a rule keeps in any case; and for how long: */
+#define LEVELS_HOLDS 3
+#define LEVELS_RULES ((LEVELS_PARTS + 1) * LEVELS_HOLDS) /* the last one keeps all */
+#define LEVELS_RING 64                                   /* more than the lead has ticks */
+
+struct level_rule {
+    uint32_t serving, on_way, target;
+    uint32_t low_ticks, peak; /* for so long fewer were enough, and how many at most */
+    uint64_t queue_us, late_us, lent_us;
+    uint16_t coming[LEVELS_RING]; /* devices, by the tick in which they are there */
+};
+
+struct levels {
+    uint64_t lead_ns, tick_ns, next_ns; /* lead 0: nothing begun */
+    uint64_t work_us, really_us;        /* seen, and really late while devices were lent */
+    uint32_t devices, ticks;
+    uint32_t keeps, takes; /* the rules that decide */
+    struct level_rule rules[LEVELS_RULES];
+};
+
 struct core_need {
     uint32_t high, low; /* above the first more are asked for, under the second fewer do */
 };
@@ -285,6 +306,7 @@ struct fleet {
     bool lends;                            /* there are leases that must be asked */
     struct core_need need;                 /* of all, as of fed_ns */
     struct reserve reserve;
+    struct levels levels; /* in its stead where devices take long to come */
 };
 
 /* Devices of one kind and team. */
@@ -733,6 +755,7 @@ struct core_load {
     uint64_t demand_milli, base_milli; /* over the fast window, over the slow one */
     uint32_t devices;                  /* in all */
     uint32_t budget_ppm;               /* of the work that may be late */
+    uint64_t slo_ns;                   /* the tightest */
 };
 void core_reserve_follow(struct reserve *reserve, const struct core_load *load);
 /* Work begun, and how much of it late for want of a device that was lent. */
@@ -741,6 +764,15 @@ void core_reserve_judge(struct reserve *reserve, const struct core_load *load, u
 /* For want of history a device is kept; what is assumed takes none from a lease. */
 uint32_t core_reserve_keeps_milli(const struct reserve *reserve, const struct core_load *load);
 uint32_t core_reserve_takes_milli(const struct reserve *reserve, const struct core_load *load);
+
+/* ---- levels.c ---- */
+void core_levels_follow(struct levels *levels, const struct core_load *load);
+void core_levels_judge(struct levels *levels, uint64_t late_us); /* while devices are lent */
+/* Devices, for an average demand and what waits. For want of history one is kept; what is assumed
+ * takes none from a lease. */
+uint32_t core_levels_keeps(const struct levels *levels, uint64_t base_milli, uint64_t queue_us);
+uint32_t core_levels_takes(const struct levels *levels, uint64_t base_milli, uint64_t queue_us);
+uint64_t core_levels_hold_ns(const struct levels *levels); /* before one is given back */
 
 /* ---- lease.c ---- */
 void core_lease_event(struct core *core, const struct core_event *event);

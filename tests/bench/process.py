@@ -57,7 +57,7 @@ class Place:
             protos = os.path.join(self.folder.name, "protos")
             os.makedirs(protos)
             (harness.Stubs.control, harness.Stubs.control_rpc, harness.Stubs.health,
-             harness.Stubs.health_rpc) = harness.compile_protos(protos)
+             harness.Stubs.health_rpc, *_) = harness.compile_protos(protos)
 
     def __enter__(self):
         return self

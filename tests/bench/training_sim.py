@@ -110,7 +110,7 @@ def gang(place, rounds, quick):
     devices, days = (1000, 3) if quick else (10000, 30)
     told = effective(devices, days, STANDARD)
     rows = ["### Effective training time", "",
-            "One gang of 95 % of the devices for %d days, with a fault every 3 h, a checkpoint every 10 min, detection in 30 "
+            "One gang of 95 %% of the devices for %d days, with a fault every 3 h, a checkpoint every 10 min, detection in 30 "
             "s, restore in 3 min, and one of the four changed at a time; kept training time ÷ time held. The row of 10,000 "
             "devices is `effective_training_10000`, the sweep has %d devices and as many faults." % (days, SWEEP_DEVICES),
             "", "| what | values | effective training time |", "|---|---|---|",
