@@ -269,20 +269,22 @@ void job_lease_moved(struct control *control, uint64_t number, enum core_lease_s
         break;
     case CORE_LEASE_ENDED:
         job->in_core = false;
-        if (job->outside != NULL && job->outside->state != RUN_NONE) {
-            break; /* some of it lives on: it is over when that has ended */
-        }
         if (job->outcome == 0 && job->outside != NULL && held_was_resized(job)) {
-            job->outside->grant_count = 0;
-            job->outside->resized = false;
-            job_request_lease(control, job);
+            if (job->outside->state == RUN_NONE) {
+                job->outside->grant_count = 0;
+                job->outside->resized = false;
+                job_request_lease(control, job);
+            }
             break;
         }
         if (job->outcome == 0) { /* ended by the core: by no wish of its owner */
             job->outcome = CONTROL_JOB_FAILED;
             snprintf(job->reason.text, sizeof job->reason.text, "%s", core_reason_name(reason));
         }
-        job_finalize(control, job);
+        /* Some of an outside job may live on: it is over when that has ended. */
+        if (job->outside == NULL || job->outside->state == RUN_NONE) {
+            job_finalize(control, job);
+        }
         break;
     }
 }

@@ -58,8 +58,11 @@ struct core_lease_spec outside_job_spec(const struct control *control, const str
     struct core_lease_spec spec = outside_lease_spec(control, job->number, &outside->command);
     spec.team = job->team;
     if (spec.duration_ns != 0) {
-        uint64_t left_ns =
-            spec.duration_ns > outside->ran_ns ? spec.duration_ns - outside->ran_ns : 0;
+        uint64_t now_boot_ns = boottime_now_ns(), ran_ns = outside->ran_ns;
+        if (outside->began_boot_ns != 0 && now_boot_ns > outside->began_boot_ns) {
+            ran_ns += now_boot_ns - outside->began_boot_ns; /* before a restart of the server */
+        }
+        uint64_t left_ns = spec.duration_ns > ran_ns ? spec.duration_ns - ran_ns : 0;
         spec.duration_ns = left_ns > 0 ? left_ns : 1;
     }
     if (outside->resized) {
@@ -156,6 +159,14 @@ static void notice_asked(struct control *control, struct job_entry *job,
                                        reason == CORE_REASON_OWNER_PAUSED;
 }
 
+/* It cannot go on without the device, and nobody else gives it back by itself. */
+static void device_lost(struct control *control, struct job_entry *job)
+{
+    uint64_t bound_ns = ns_of(control->config->planner.kill_bound_s);
+    job->outside->notice.device_lost = true;
+    outside_kill(control->outside, job->number, bound_ns / 2, bound_ns);
+}
+
 void outside_revoked(struct control *control, struct job_entry *job,
                      const struct core_action *action)
 {
@@ -165,7 +176,7 @@ void outside_revoked(struct control *control, struct job_entry *job,
         if (has_not_begun(job->outside)) {
             grant_taken_back(control, job, device);
         } else {
-            job->outside->notice.device_lost = true;
+            device_lost(control, job);
         }
         return;
     }
@@ -380,7 +391,9 @@ static void on_grants_kept(struct control *control, struct job_entry *job,
     }
     if (error != NULL || job->outside->abandoned) {
         all_failed(control, job);
-        if (error == NULL) { /* the store still thinks that it holds something */
+        if (!job->in_core && job->outcome != 0 && !job_ended(job)) { /* cancelled meanwhile */
+            job_finalize(control, job);
+        } else if (error == NULL) { /* the store still thinks that it holds something */
             job_store(control, job, count_store_error, control);
         }
         return;

@@ -295,9 +295,12 @@ static void restore_notice(struct control *control, struct job_entry *job)
         return;
     }
     uint64_t left_ns = deadline_boot_ns > now_boot_ns ? deadline_boot_ns - now_boot_ns : 0;
-    outside->notice.deadline_ns = control->now_ns + (left_ns > 0 ? left_ns : OVERDUE_NS);
-    outside->notice.restored = outside->notice.told = true;
-    outside->notice.killing = false; /* begun again */
+    left_ns = left_ns > 0 ? left_ns : OVERDUE_NS;
+    outside->notice.deadline_ns = control->now_ns + left_ns;
+    outside->notice.deadline_boot_ns = now_boot_ns + left_ns;
+    outside->notice.restored = outside->notice.numbered = true;
+    outside->notice.killing = false;   /* begun again */
+    outside_notice_tell(control, job); /* to ranks that come back */
 }
 
 static void restore_alive(struct control *control, struct job_entry *job,

@@ -90,6 +90,16 @@ void file_remove(const char *folder, const char *name)
     }
 }
 
+void run_remove(const char *run_folder)
+{
+    static const char *const names[] = {"log",    "log.1",      "shim.log",
+                                        "socket", "record.new", "record"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        file_remove(run_folder, names[i]);
+    }
+    (void)rmdir(run_folder);
+}
+
 int outside_keep_specification(const char *state_directory, const char *id, const char *text,
                                struct error *error)
 {

@@ -119,6 +119,8 @@ void supervisor_ready(struct supervisor *supervisor);
 /* Replaces a file as a whole; mode 0600. */
 int file_write(const char *folder, const char *name, const char *text, struct error *error);
 void file_remove(const char *folder, const char *name);
+/* All that a shim makes, and the folder. */
+void run_remove(const char *run_folder);
 
 /* The client's variables and the server's own. NULL: no memory. Freed by environment_free. */
 char **environment_make(const struct command *command, const struct outside_lease *lease,

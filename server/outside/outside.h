@@ -64,6 +64,9 @@ struct outside_options {
 struct outside *outside_create(const struct outside_options *options, struct error *error);
 void outside_destroy(struct outside *outside); /* NULL is fine */
 
+/* Of a job's runs the newest are kept: folders, with their logs. */
+#define OUTSIDE_RUNS_KEPT 16
+
 /* What a run holds, for the job to read and for the shim to keep. Texts are copied. */
 struct outside_lease {
     uint64_t job;

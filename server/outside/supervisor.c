@@ -158,7 +158,12 @@ static void on_report(void *arg, const struct shim_report *report)
 static int folders_prepare(struct supervisor *supervisor, const struct outside_lease *lease,
                            struct error *error)
 {
-    char token[96];
+    char token[96], oldest[PATH_MAX];
+    if (supervisor->run > OUTSIDE_RUNS_KEPT &&
+        outside_run_folder(supervisor->outside->state_directory, supervisor->id,
+                           supervisor->run - OUTSIDE_RUNS_KEPT, oldest, sizeof oldest)) {
+        run_remove(oldest);
+    }
     int result = folder_make_all(supervisor->folder, 0700, error);
     if (result == 0 && mkdir(supervisor->run_folder, 0700) < 0) {
         result = error_set_errno(error, errno, "make folder '%s'", supervisor->run_folder);

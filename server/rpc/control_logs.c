@@ -228,9 +228,10 @@ static bool follower_look(struct follower *follower, bool fresh)
 static void first_run(struct follower *follower)
 {
     if (follower->run == 0 && follower->news.runs > 0 && follower->error.code == ERROR_NONE) {
-        uint32_t first = follower->tail_bytes > 0 ? follower->news.runs
-                         : follower->from_run > 0 ? follower->from_run
-                                                  : 1;
+        uint32_t runs = follower->news.runs;
+        uint32_t oldest = runs > OUTSIDE_RUNS_KEPT ? runs - OUTSIDE_RUNS_KEPT + 1 : 1;
+        uint32_t first = follower->tail_bytes > 0 ? runs : follower->from_run;
+        first = first < oldest ? oldest : first;
         if (first <= follower->news.runs) {
             run_begin(follower, first);
         }

@@ -541,3 +541,57 @@ def check_nothing_is_lost(server, counters, accepted):
     assert len(held) == len(set(held)) <= 2
     for job_id in counters:
         assert outside.state(jobs[job_id]) not in outside.ENDED
+
+
+def test_a_job_whose_device_fails_goes_on_elsewhere(start, tmp_path):
+    server, job, path = counting(start, tmp_path)
+    lost = job.devices[0]
+    server.control().InjectDeviceFault(
+        outside.messages().InjectDeviceFaultRequest(device=lost), timeout=10)
+    again = outside.wait_for(server, job.id, lambda job: job.runs == 2 and job.pid, 30,
+                             "runs again")
+    assert outside.exit_class(again) in ("LOST_DEVICE", "UNSPECIFIED") and again.failures == 0
+    assert list(again.devices) != [lost] and not outside.alive(job.pid)
+    goes_on(path)
+    server.control().RecoverDevice(outside.messages().RecoverDeviceRequest(device=lost),
+                                   timeout=10)
+    harness.wait_until(lambda: all(d.state != outside.messages().DEVICE_STATE_FAILED
+                                   for d in server.list_devices()), 10 * harness.SLOWER, "back")
+    cancel(server, again)
+
+
+def test_a_job_ends_at_its_time_limit_over_a_restart_too(start, tmp_path):
+    server, job, _ = counting(start, tmp_path, time_s=2, notice_s=0)
+    server.kill()
+    server.start()
+    done = outside.wait_end(server, job.id)
+    assert (outside.state(done), outside.exit_class(done)) == ("FAILED", "TIME_LIMIT")
+    assert not outside.alive(job.pid)
+
+
+EXTENDS = """
+import sys, time
+sys.path.insert(0, %r)
+import tidepool
+run = tidepool.attach()
+for step in run.steps(range(1000000)):
+    time.sleep(0.02)
+    if run.should_stop():
+        began = time.monotonic()
+        run.extend(10)
+        while time.monotonic() < began + 3:  # longer than the notice was
+            time.sleep(0.1)
+        run.acknowledge()
+        print("saved after its notice would have been over", flush=True)
+        break
+"""
+
+
+def test_a_job_may_ask_once_for_more_time(start):
+    server = start([]).start()
+    script = EXTENDS % os.path.join(harness.ROOT, "clients", "python")
+    job = outside.submit(server, "", arguments=["/usr/bin/python3", "-c", script], notice_s=1.5)
+    outside.wait_for(server, job.id, lambda job: job.step > 3, 30, "reports its steps")
+    server.control().PauseJob(outside.messages().PauseJobRequest(job=job.id), timeout=10)
+    outside.wait_state(server, job.id, "PAUSED", seconds=30)
+    assert b"saved after" in outside.output(server, job.id)

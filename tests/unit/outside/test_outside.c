@@ -288,6 +288,26 @@ static void a_notice_is_a_file_that_is_gone_in_the_next_run(void **state)
     assert_int_equal(expect(fixture, OUTSIDE_ENDED).record.exit_code, 1);
 }
 
+static void only_the_newest_runs_are_kept(void **state)
+{
+    struct fixture *fixture = *state;
+    char oldest[160], newest[160];
+    (void)snprintf(oldest, sizeof oldest, "%s/test-7/run-1", fixture->jobs);
+    (void)snprintf(newest, sizeof newest, "%s/test-7/run-2", fixture->jobs);
+    for (uint32_t run = 1; run <= 2; run++) {
+        start(fixture, run, "exit 0");
+        expect(fixture, OUTSIDE_RUNNING);
+        expect(fixture, OUTSIDE_ENDED);
+        outside_forget(fixture->outside, JOB);
+    }
+    assert_int_equal(access(oldest, F_OK), 0);
+    start(fixture, 1 + OUTSIDE_RUNS_KEPT, "exit 0");
+    expect(fixture, OUTSIDE_RUNNING);
+    expect(fixture, OUTSIDE_ENDED);
+    assert_int_equal(access(oldest, F_OK), -1);
+    assert_int_equal(access(newest, F_OK), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
@@ -300,6 +320,7 @@ int main(void)
         TEST(a_run_whose_shim_died_is_ended_with_it),
         TEST(a_lost_store_is_read_from_the_folders),
         TEST(a_notice_is_a_file_that_is_gone_in_the_next_run),
+        TEST(only_the_newest_runs_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
