@@ -27,11 +27,23 @@ int error_set(struct error *error, enum error_code code, const char *format, ...
         va_list arguments;
         va_start(arguments, format);
         error->code = code;
+        error->bound.name[0] = '\0';
         (void)vsnprintf(error->text, sizeof(error->text), format, arguments);
         va_end(arguments);
         text_cut(error->text, sizeof(error->text));
     }
     return -(int)code;
+}
+
+int error_set_bound(struct error *error, const char *name, uint64_t value, uint64_t most)
+{
+    if (error == NULL) {
+        return -(int)ERROR_UNKNOWN;
+    }
+    (void)snprintf(error->bound.name, sizeof(error->bound.name), "%s", name);
+    error->bound.value = value;
+    error->bound.most = most;
+    return -(int)error->code;
 }
 
 static enum error_code code_of_errno(int number)
@@ -84,7 +96,10 @@ int error_prefix(struct error *error, const char *format, ...)
     (void)vsnprintf(before, sizeof(before), format, arguments);
     va_end(arguments);
     memcpy(text, error->text, sizeof(text));
-    return error_set(error, error->code, "%s: %s", before, text);
+    struct error_bound bound = error->bound;
+    int result = error_set(error, error->code, "%s: %s", before, text);
+    error->bound = bound;
+    return result;
 }
 
 const char *error_code_name(enum error_code code)

@@ -7,6 +7,8 @@
 #ifndef TIDEPOOL_BASE_ERROR_H
 #define TIDEPOOL_BASE_ERROR_H
 
+#include <stdint.h>
+
 enum error_code {
     ERROR_NONE = 0,
     ERROR_CANCELLED = 1,
@@ -27,15 +29,27 @@ enum error_code {
     ERROR_UNAUTHENTICATED = 16,
 };
 
+/* The bound that stands against what was asked for, where one does: for clients that are programs.
+ */
+struct error_bound {
+    char name[40];  /* "jobs_active"; "": none */
+    uint64_t value; /* what it would come to */
+    uint64_t most;  /* what would fit */
+};
+
 struct error {
     enum error_code code;
     char text[512];
+    struct error_bound bound;
 };
 
 /* Fills `error` and returns -(int)code, so that `return error_set(...)` reads well.
  * A text that does not fit is cut at a whole UTF-8 character. */
 int error_set(struct error *error, enum error_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Adds the bound to an error that has been set. Returns -(int)error->code. */
+int error_set_bound(struct error *error, const char *name, uint64_t value, uint64_t most);
 
 /* The same with ": <strerror(number)>" appended; the code follows from the errno (ENOENT →
  * NOT_FOUND, EACCES and EPERM → PERMISSION_DENIED, ENOSPC, EDQUOT, ENOMEM and EMFILE →

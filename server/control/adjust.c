@@ -185,6 +185,7 @@ static void conclude(struct control *control, const struct adjustment *adjustmen
         result = error_set(error, ERROR_RESOURCE_EXHAUSTED,
                            "%zu settings are overridden, of at most %d; take some back", room,
                            OVERRIDES_MAX);
+        error_set_bound(error, "overrides", room + adjustment->count, OVERRIDES_MAX);
     }
     bool changes = result == 0 && !adjustment->terms->validate_only && adjustment->count > 0;
     if (changes) {
@@ -362,9 +363,10 @@ static int check_endpoint(const struct control *control, const struct endpoint_e
                          endpoint->name, limits.devices_min, limits.devices_max);
     }
     if (wish->sets_min && wish->devices_min > control->device_count) {
-        return error_set(error, ERROR_INVALID_ARGUMENT,
-                         "endpoint '%s': devices_min %u is more than there are (%u)",
-                         endpoint->name, wish->devices_min, control->device_count);
+        error_set(error, ERROR_INVALID_ARGUMENT,
+                  "endpoint '%s': devices_min %u is more than there are (%u)", endpoint->name,
+                  wish->devices_min, control->device_count);
+        return error_set_bound(error, "devices", wish->devices_min, control->device_count);
     }
     if (wish->sets_slo && !(wish->slo_ms > 0 && wish->slo_ms <= SLO_MAX_MS)) {
         return error_set(error, ERROR_INVALID_ARGUMENT,

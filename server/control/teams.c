@@ -42,6 +42,7 @@ static struct team_entry *team_find_or_add(struct control *control, const char *
     if (control->team_count == TEAMS_MAX) {
         error_set(error, ERROR_RESOURCE_EXHAUSTED, "team '%s': there are %d teams already", name,
                   TEAMS_MAX);
+        error_set_bound(error, "teams", TEAMS_MAX + 1, TEAMS_MAX);
         return NULL;
     }
     struct team_entry *team = &control->teams[control->team_count++];

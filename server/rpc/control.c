@@ -1,5 +1,6 @@
 #include "server/rpc/control.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,12 +185,35 @@ static void run_submit_job(struct control *control, struct control_call *letter)
     free(command);
 }
 
+/* `changed`: the revision of the object's last change of state. */
+static int check_revision(const char *what, uint64_t expected, uint64_t changed,
+                          struct error *error)
+{
+    return expected == 0 || expected >= changed
+               ? 0
+               : error_set(error, ERROR_ABORTED,
+                           "%.160s has changed after revision %" PRIu64 ", at %" PRIu64
+                           "; read it again",
+                           what, expected, changed);
+}
+
+static int check_status_revision(struct control *control, uint64_t expected, struct error *error)
+{
+    struct control_status status;
+    control_status(control, &status);
+    return check_revision("the server's state", expected, status.state_revision, error);
+}
+
 static void change_job(struct control *control, struct task *task, const char *name,
+                       uint64_t expected_revision,
                        void (*change)(struct control *, size_t, control_done *, void *))
 {
     struct error error = {0};
+    struct control_job job;
     size_t index = 0;
-    if (control_job_find(control, name, &index, &error) < 0) {
+    if (control_job_find(control, name, &index, &error) < 0 ||
+        !control_job_at(control, index, &job) ||
+        check_revision(job.id, expected_revision, job.state_revision, &error) < 0) {
         finish_error(task, &error);
     } else {
         change(control, index, on_job_changed, task);
@@ -200,21 +224,21 @@ static void run_cancel_job(struct control *control, struct control_call *letter)
 {
     struct task *task = (struct task *)letter;
     const Tidepool__V1__CancelJobRequest *request = (const void *)task->request;
-    change_job(control, task, request->job, control_job_cancel);
+    change_job(control, task, request->job, request->expected_revision, control_job_cancel);
 }
 
 static void run_pause_job(struct control *control, struct control_call *letter)
 {
     struct task *task = (struct task *)letter;
     const Tidepool__V1__PauseJobRequest *request = (const void *)task->request;
-    change_job(control, task, request->job, control_job_pause);
+    change_job(control, task, request->job, request->expected_revision, control_job_pause);
 }
 
 static void run_resume_job(struct control *control, struct control_call *letter)
 {
     struct task *task = (struct task *)letter;
     const Tidepool__V1__ResumeJobRequest *request = (const void *)task->request;
-    change_job(control, task, request->job, control_job_resume);
+    change_job(control, task, request->job, request->expected_revision, control_job_resume);
 }
 
 static void run_signal_job(struct control *control, struct control_call *letter)
@@ -254,8 +278,12 @@ static void run_stop_serving(struct control *control, struct control_call *lette
     struct task *task = (struct task *)letter;
     const Tidepool__V1__StopServingRequest *request = (const void *)task->request;
     struct error error = {0};
+    struct control_endpoint endpoint;
     size_t index = 0;
-    if (control_endpoint_find(control, request->name, &index, &error) < 0) {
+    if (control_endpoint_find(control, request->name, &index, &error) < 0 ||
+        !control_endpoint_at(control, index, &endpoint) ||
+        check_revision(endpoint.name, request->expected_revision, endpoint.state_revision, &error) <
+            0) {
         finish_error(task, &error);
     } else {
         control_stop_serving(control, index, on_endpoint_changed, task);
@@ -264,8 +292,14 @@ static void run_stop_serving(struct control *control, struct control_call *lette
 
 static void run_set_hold(struct control *control, struct control_call *letter)
 {
-    const Tidepool__V1__SetHoldRequest *request = (const void *)((struct task *)letter)->request;
-    control_set_hold(control, request->hold, request->reason, on_status_changed, letter);
+    struct task *task = (struct task *)letter;
+    const Tidepool__V1__SetHoldRequest *request = (const void *)task->request;
+    struct error error = {0};
+    if (check_status_revision(control, request->expected_revision, &error) < 0) {
+        finish_error(task, &error);
+    } else {
+        control_set_hold(control, request->hold, request->reason, on_status_changed, task);
+    }
 }
 
 static void run_set_mode(struct control *control, struct control_call *letter)
@@ -277,6 +311,9 @@ static void run_set_mode(struct control *control, struct control_call *letter)
         request->mode > TIDEPOOL__V1__MODE__MODE_ACT) {
         error_set(&error, ERROR_INVALID_ARGUMENT, "mode: %d is none of observe, advise, act",
                   (int)request->mode);
+    }
+    if (error.code != ERROR_NONE ||
+        check_status_revision(control, request->expected_revision, &error) < 0) {
         finish_error(task, &error);
         return;
     }

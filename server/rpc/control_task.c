@@ -11,7 +11,7 @@
 
 void finish_error(struct task *task, const struct error *error)
 {
-    exchange_finish(&task->exchange, error->code, error->text);
+    exchange_refuse(&task->exchange, error);
     free(task);
 }
 

@@ -1,5 +1,8 @@
 #include "server/rpc/exchange.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 static void reply(const struct exchange *exchange, const ProtobufCMessage *message)
 {
     grpc_call_reply(exchange->call, message);
@@ -10,8 +13,21 @@ static int send_message(const struct exchange *exchange, const ProtobufCMessage 
     return grpc_call_send(exchange->call, message);
 }
 
-static void finish(const struct exchange *exchange, enum error_code status, const char *text)
+static void set_number(struct grpc_call *call, const char *name, uint64_t number)
 {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRIu64, number);
+    grpc_call_set_trailer(call, name, text); /* what does not fit is left out */
+}
+
+static void finish(const struct exchange *exchange, enum error_code status, const char *text,
+                   const struct error_bound *bound)
+{
+    if (bound != NULL) {
+        grpc_call_set_trailer(exchange->call, "tidepool-limit", bound->name);
+        set_number(exchange->call, "tidepool-limit-value", bound->value);
+        set_number(exchange->call, "tidepool-limit-maximum", bound->most);
+    }
     grpc_call_finish(exchange->call, status, text);
 }
 

@@ -13,7 +13,9 @@ struct exchange;
 struct exchange_kind {
     void (*reply)(const struct exchange *exchange, const ProtobufCMessage *message);
     int (*send)(const struct exchange *exchange, const ProtobufCMessage *message);
-    void (*finish)(const struct exchange *exchange, enum error_code status, const char *text);
+    /* `bound` NULL: none. */
+    void (*finish)(const struct exchange *exchange, enum error_code status, const char *text,
+                   const struct error_bound *bound);
     void (*on_cancel)(const struct exchange *exchange, void (*callback)(void *arg), void *arg);
     const char *(*metadata)(const struct exchange *exchange, const char *name);
     bool (*peer)(const struct exchange *exchange, uint32_t *ret_uid, uint32_t *ret_pid);
@@ -43,7 +45,13 @@ static inline int exchange_send(const struct exchange *exchange, const ProtobufC
 static inline void exchange_finish(const struct exchange *exchange, enum error_code status,
                                    const char *text)
 {
-    exchange->kind->finish(exchange, status, text);
+    exchange->kind->finish(exchange, status, text, NULL);
+}
+
+static inline void exchange_refuse(const struct exchange *exchange, const struct error *error)
+{
+    exchange->kind->finish(exchange, error->code, error->text,
+                           error->bound.name[0] != '\0' ? &error->bound : NULL);
 }
 
 /* As grpc_call_on_cancel. */

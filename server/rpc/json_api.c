@@ -67,25 +67,34 @@ static int http_status_of(enum error_code code)
 }
 
 /* Malloc'ed; NULL: no memory. */
-static char *error_print(enum error_code code, const char *text)
+static char *error_print(enum error_code code, const char *text, const struct error_bound *bound)
 {
-    json_t *object = json_pack("{s:{s:s, s:o*}}", "error", "code", error_code_name(code), "message",
-                               json_from_text(text));
+    json_t *error = json_object();
+    json_object_set_new(error, "code", json_string(error_code_name(code)));
+    json_object_set_new(error, "message", json_from_text(text));
+    if (bound != NULL) {
+        json_object_set_new(error, "details",
+                            json_pack("{s:s, s:I, s:I}", "limit", bound->name, "value",
+                                      (json_int_t)bound->value, "maximum",
+                                      (json_int_t)bound->most));
+    }
+    json_t *object = json_pack("{s:o}", "error", error);
     char *printed = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     return printed;
 }
 
-static void refuse_with(struct http_call *http, int status, enum error_code code, const char *text)
+static void refuse_with(struct http_call *http, int status, enum error_code code, const char *text,
+                        const struct error_bound *bound)
 {
-    char *body = error_print(code, text);
+    char *body = error_print(code, text, bound);
     struct http_reply reply = {status, TYPE_JSON, body, body != NULL ? strlen(body) : 0};
     http_call_reply(http, &reply);
 }
 
 static void refuse(struct http_call *http, const struct error *error)
 {
-    refuse_with(http, http_status_of(error->code), error->code, error->text);
+    refuse_with(http, http_status_of(error->code), error->code, error->text, NULL);
 }
 
 /* ---- answers: packed by the control thread, printed by the HTTP thread ---- */
@@ -131,7 +140,7 @@ static void reply(const struct exchange *exchange, const ProtobufCMessage *messa
     call->type = message->descriptor;
     answer.body = message_pack(message, &answer.body_length);
     if (answer.body == NULL) {
-        refuse_with(call->http, 500, ERROR_RESOURCE_EXHAUSTED, "no memory for the answer");
+        refuse_with(call->http, 500, ERROR_RESOURCE_EXHAUSTED, "no memory for the answer", NULL);
     } else {
         http_call_reply(call->http, &answer);
     }
@@ -153,15 +162,17 @@ static int send_message(const struct exchange *exchange, const ProtobufCMessage 
 }
 
 /* A stream that has begun has its status out: its last line is the error. */
-static void end(const struct exchange *exchange, enum error_code status, const char *text)
+static void end(const struct exchange *exchange, enum error_code status, const char *text,
+                const struct error_bound *bound)
 {
     struct json_call *call = exchange->call;
     if (!call->begun) {
-        refuse_with(call->http, http_status_of(status), status, text != NULL ? text : "");
+        refuse_with(call->http, http_status_of(status), status, text != NULL ? text : "", bound);
         return;
     }
-    http_call_finish(call->http,
-                     status != ERROR_NONE ? error_print(status, text != NULL ? text : "") : NULL);
+    http_call_finish(call->http, status != ERROR_NONE
+                                     ? error_print(status, text != NULL ? text : "", bound)
+                                     : NULL);
 }
 
 static void on_cancel(const struct exchange *exchange, void (*callback)(void *arg), void *arg)
@@ -343,7 +354,7 @@ static void call_run(struct json_api *api, struct http_call *http,
     const char *text = NULL;
     int status = check_method(http, method != NULL && method->changes, &text);
     if (status != 0) {
-        refuse_with(http, status, ERROR_INVALID_ARGUMENT, text);
+        refuse_with(http, status, ERROR_INVALID_ARGUMENT, text, NULL);
         return;
     }
     if (request_read(http, type, &request, &error) < 0) {
@@ -353,7 +364,7 @@ static void call_run(struct json_api *api, struct http_call *http,
     struct exchange exchange = exchange_begin(http, request, method == NULL || method->stream);
     if (exchange.call == NULL) {
         protobuf_c_message_free_unpacked(request, NULL);
-        refuse_with(http, 503, ERROR_RESOURCE_EXHAUSTED, "no memory for the call");
+        refuse_with(http, 503, ERROR_RESOURCE_EXHAUSTED, "no memory for the call", NULL);
     } else if (method != NULL) {
         task_begin(api->service, exchange, request, method);
     } else {

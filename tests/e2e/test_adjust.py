@@ -118,6 +118,10 @@ def test_what_is_late_or_senseless_changes_nothing(served):
         error = refused(call, served, "SetEndpoint", **{"name": name, "terms": terms(), **fields})
         assert (error.code(), words in error.details()) == (code, True), error.details()
     assert [o.field for o in overrides(served).values()] == ["priority"]
+    # Which bound stands against it, for programs.
+    error = refused(call, served, "SetEndpoint", name=name, devices_min=3)
+    told = {key: value for key, value in error.trailing_metadata() if key.startswith("tidepool-")}
+    assert told == {"tidepool-limit": "devices", "tidepool-limit-value": "3", "tidepool-limit-maximum": "2"}
     # Figures change all the time; the settings have not since this look.
     seen = served.list_endpoints()[0].revision
     time.sleep(0.5)
@@ -131,6 +135,23 @@ def test_what_is_late_or_senseless_changes_nothing(served):
     tcp = harness.Stubs.control_rpc.ControlStub(served.channel())
     assert refused(tcp.CordonDevice, messages().CordonDeviceRequest(device="0"),
                    timeout=10).code() == CODE.PERMISSION_DENIED
+
+
+def test_a_change_of_what_has_changed_meanwhile_is_refused(served, tmp_path):
+    job = served.submit(jobs.digits_job(tmp_path, 10_000_000))
+    jobs.wait_state(served, job.id, "RUNNING", 30)
+    seen = served.get_job(job.id).revision
+    assert refused(call, served, "PauseJob", job=job.id,
+                   expected_revision=job.revision).code() == CODE.ABORTED
+    call(served, "PauseJob", job=job.id, expected_revision=seen)
+    assert refused(call, served, "CancelJob", job=job.id, expected_revision=seen).code() == CODE.ABORTED
+    call(served, "CancelJob", job=job.id)
+    seen = served.get_status().revision
+    call(served, "SetHold", hold=True, expected_revision=seen)
+    assert refused(call, served, "SetHold", hold=False, expected_revision=seen).code() == CODE.ABORTED
+    assert served.get_status().hold
+    name = served.list_endpoints()[0].name
+    assert refused(call, served, "StopServing", name=name, expected_revision=1).code() == CODE.ABORTED
 
 
 def test_validate_only_tells_what_would_move_and_moves_nothing(served, tmp_path):
@@ -189,6 +210,8 @@ def test_the_command_line_and_http_change_them_too(start, tmp_path):
     ask = Asker(server)
     status, answer = ask.post("SetEndpoint", name=name, priority=5, terms={"reason": "by http"})
     assert (status, answer["endpoint"]["priority"]) == (200, 5), answer
+    status, answer = ask.post("SetEndpoint", name=name, devicesMin=3, devicesMax=9)
+    assert (status, answer["error"]["details"]) == (400, {"limit": "devices", "value": 3, "maximum": 2})
     status, answer = ask("GET", "ListOverrides")
     assert [o["actor"] for o in answer["overrides"] if o["field"] == "priority"] == ["token"]
     ask.connection.close()
