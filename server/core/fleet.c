@@ -109,15 +109,14 @@ static uint64_t rung_ns(const struct core *core, const struct lease *lease, uint
 {
     const struct core_lease_spec *spec = &lease->spec;
     uint64_t best_ns = NEVER_NS;
-    for (int rung = RUNG_FIRST; rung < CORE_RUNG_KILL; rung++) {
-        uint64_t take_ns = core_rung_supported(lease, (enum core_rung)rung)
-                               ? core_rung_take_ns(core, lease, (enum core_rung)rung, kind)
-                               : NEVER_NS;
+    uint32_t rungs = core_rungs_of(lease) & ((1u << CORE_RUNG_KILL) - (1u << RUNG_FIRST));
+    for (; rungs != 0; rungs &= rungs - 1) {
+        enum core_rung rung = (enum core_rung)__builtin_ctz(rungs);
+        uint64_t take_ns = core_rung_take_ns(core, lease, rung, kind);
         if (take_ns < best_ns) {
             best_ns = take_ns;
-            *ret_give_ns = core_rung_give_ns(core, lease, (enum core_rung)rung, kind);
-            *ret_moves = core_rung_stops((enum core_rung)rung) ? spec->stops_per_hour
-                                                               : spec->revokes_per_hour;
+            *ret_give_ns = core_rung_give_ns(core, lease, rung, kind);
+            *ret_moves = core_rung_stops(rung) ? spec->stops_per_hour : spec->revokes_per_hour;
         }
     }
     return best_ns;

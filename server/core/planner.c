@@ -59,7 +59,7 @@ static void hot_join_news(struct core *core)
 static void plan_sustained(struct core *core)
 {
     hot_join_news(core);
-    SET_EACH (&core->device_sets[NEWS], slot) {
+    SET_EACH_IN_BOTH (&core->device_sets[NEWS], &core->device_sets[DEVICES_HOT], slot) {
         struct device *device = core->device_slots[slot];
         if (!hot_victim(core, device) || !core_device_rested(core, device)) {
             continue;
@@ -86,9 +86,9 @@ static bool endpoint_lacks(const struct core *core, uint64_t id)
 /* Past the bound of moves a device is not given back: the reserve grows instead. */
 static void plan_give_back(struct core *core)
 {
-    SET_EACH (&core->device_sets[NEWS], slot) {
+    SET_EACH_IN_BOTH (&core->device_sets[NEWS], &core->device_sets[DEVICES_KEPT], slot) {
         struct device *device = core->device_slots[slot];
-        if (!device->kept || device->hold != CORE_HOLD_NONE || !core_device_cool(core, device) ||
+        if (device->hold != CORE_HOLD_NONE || !core_device_cool(core, device) ||
             !core_device_rested(core, device) || endpoint_lacks(core, device->kept_for)) {
             continue;
         }

@@ -55,8 +55,8 @@ enum device_set {
                                                        * endpoint, and nothing being removed */
     DEVICES_MOVABLE = DEVICES_ROOMY + CORE_KINDS_MAX, /* [kind]: usable, held by a lease that may
                                                        * give it now, rested, promised to nobody */
-    DEVICES_CLEAR = DEVICES_MOVABLE + CORE_KINDS_MAX, /* [kind]: of those, not busy serving nor
-                                                       * needed by what serves there */
+    DEVICES_CLEAR = DEVICES_MOVABLE + CORE_KINDS_MAX, /* [kind]: of those, not needed by what
+                                                       * serves there */
     DEVICE_SETS = DEVICES_CLEAR + CORE_KINDS_MAX,
 };
 

@@ -8,19 +8,19 @@
 #include "server/core/state.h"
 
 /* What makes a held device of more use. */
-enum { WAY_COMES = 1, WAY_SINGLE = 2, WAY_USABLE = 4, WAY_CALM = 8, WAY_SPARE = 16 };
+enum { WAY_COMES = 1, WAY_SINGLE = 2, WAY_MOVABLE = 4, WAY_CALM = 8, WAY_CLEAR = 16 };
 
 /* What time alone changes about that is news then. */
-static struct device_offer device_offer(const struct core *core, const struct device *device)
+static struct device_offer device_offer(const struct device *device)
 {
     if (!device->counted_coming) {
         return (struct device_offer){0};
     }
     return (struct device_offer){
         .ways = WAY_COMES | (device->counted_takeable ? WAY_SINGLE : 0) |
-                (core_device_usable(device) ? WAY_USABLE : 0) |
+                (device->counted_movable ? WAY_MOVABLE : 0) |
                 (device->hot_since_ns == NEVER_NS ? WAY_CALM : 0) |
-                (core_device_spare(core, device) ? WAY_SPARE : 0),
+                (device->counted_clear ? WAY_CLEAR : 0),
         .bytes = device->instances_bytes,
     };
 }
@@ -74,7 +74,7 @@ static void devices_add(struct core *core, struct supply supply[CORE_KINDS_MAX],
 {
     SET_EACH (&core->device_sets[NEWS], slot) {
         struct device *device = core->device_slots[slot];
-        struct device_offer offer = device_offer(core, device);
+        struct device_offer offer = device_offer(device);
         bool idle = core_set_has(&core->device_sets[DEVICES_IDLE + device->kind], slot);
         bool single = (offer.ways & WAY_SINGLE) != 0 && is_better(core, &offer, &device->offered);
         supply_add(supply, 1u << device->kind, idle || single, 0, device->memory_bytes);

@@ -40,7 +40,7 @@ static bool device_is_movable(const struct core *core, const struct device *devi
 /* Of a held one: whoever serves there could do without it. */
 static bool device_is_clear(const struct core *core, const struct device *device)
 {
-    return device->hot_since_ns == NEVER_NS && (device->resting || core_device_clear(core, device));
+    return device->resting || core_device_clear(core, device);
 }
 
 /* In this order are the bits of a device's `sets`. */
