@@ -55,9 +55,9 @@ struct cli_options {
     struct argument_range devices;
     /* Of jobs of one's own programs. */
     bool no_freeze, detach, follow, all, acknowledge;
-    const char *kind, *notice_signal, *time, *directory, *array, *team;
+    const char *kind, *notice_signal, *time, *directory, *team;
     double notice_s, extend_s, waiting_s;
-    int64_t priority, retries, run, tail_bytes, step, checkpointed_step;
+    int64_t priority, retries, array, run, tail_bytes, step, checkpointed_step;
     struct argument_list metrics;
 };
 

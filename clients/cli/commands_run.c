@@ -14,6 +14,7 @@
 #include "clients/cli/commands_outside.h"
 #include "clients/cli/follow.h"
 #include "server/base/clock.h"
+#include "server/base/json_message.h"
 
 #define ASK_NS (5 * NS_PER_S) /* a second Ctrl-C counts for so long */
 
@@ -27,19 +28,28 @@ static char *text_of(const char *text)
     return (char *)(uintptr_t)text;
 }
 
-/* All of ours but what belongs to Tidepool: a job inside a job is one of its own. */
+#define ARRAY_VARIABLES 2 /* behind the others: ARRAY_INDEX, ARRAY_SIZE */
+
+static bool variable_is_ours(const char *variable)
+{
+    return strncmp(variable, "TIDEPOOL_", strlen("TIDEPOOL_")) == 0 ||
+           strncmp(variable, "ARRAY_INDEX=", strlen("ARRAY_INDEX=")) == 0 ||
+           strncmp(variable, "ARRAY_SIZE=", strlen("ARRAY_SIZE=")) == 0;
+}
+
+/* All but what belongs to Tidepool: a job inside a job is one of its own. */
 static int environment_take(Tidepool__V1__Command *command)
 {
     size_t count = 0;
     while (environ[count] != NULL) {
         count++;
     }
-    command->environment = calloc(count + 1, sizeof(*command->environment));
+    command->environment = calloc(count + ARRAY_VARIABLES, sizeof(*command->environment));
     if (command->environment == NULL) {
         return -1;
     }
     for (size_t i = 0; i < count; i++) {
-        if (strncmp(environ[i], "TIDEPOOL_", strlen("TIDEPOOL_")) != 0) {
+        if (!variable_is_ours(environ[i])) {
             command->environment[command->n_environment++] = environ[i];
         }
     }
@@ -153,7 +163,6 @@ static void settings_take(const struct cli *cli, Tidepool__V1__Command *command)
     command->nice = nice_now > 0 ? (uint32_t)nice_now : 0;
     command->name = options->name != NULL ? text_of(options->name) : command->name;
     command->kind = options->kind != NULL ? text_of(options->kind) : command->kind;
-    command->team = options->team != NULL ? text_of(options->team) : command->team;
     command->devices_min = options->devices.minimum > 0 ? options->devices.minimum : 1;
     command->devices_max = options->devices.maximum > 0 ? options->devices.maximum : 1;
     command->priority = (uint32_t)options->priority;
@@ -276,18 +285,25 @@ static int run_follow(struct cli *cli, const Tidepool__V1__Job *job)
     return interrupt.signal != 0 ? EXIT_SIGNAL + interrupt.signal : cli_fail(cli, &error);
 }
 
-static int run_submit(struct cli *cli, Tidepool__V1__Command *command)
+static int job_submit(struct cli *cli, Tidepool__V1__Command *command, const char *request_id,
+                      Tidepool__V1__Job **ret_job)
 {
     struct error error = {0};
-    Tidepool__V1__Job *job = NULL;
     Tidepool__V1__SubmitJobRequest request = TIDEPOOL__V1__SUBMIT_JOB_REQUEST__INIT;
-    int exit_code = EXIT_OK;
     request.command = command;
-    if (cli->options.request_id != NULL) {
-        request.request_id = text_of(cli->options.request_id);
+    if (request_id != NULL) {
+        request.request_id = text_of(request_id);
     }
-    if (cli_call(cli, "SubmitJob", &request.base, &job, &error) < 0) {
-        return cli_fail(cli, &error);
+    return cli_call(cli, "SubmitJob", &request.base, ret_job, &error) < 0 ? cli_fail(cli, &error)
+                                                                          : EXIT_OK;
+}
+
+static int run_submit(struct cli *cli, Tidepool__V1__Command *command)
+{
+    Tidepool__V1__Job *job = NULL;
+    int exit_code = job_submit(cli, command, cli->options.request_id, &job);
+    if (exit_code != EXIT_OK) {
+        return exit_code;
     }
     promise_print(job);
     if (!cli->options.detach) {
@@ -301,16 +317,64 @@ static int run_submit(struct cli *cli, Tidepool__V1__Command *command)
     return exit_code;
 }
 
+/* One job of an array; adds it to the list, or prints its id. */
+static int array_submit(struct cli *cli, Tidepool__V1__Command *command, int64_t index,
+                        json_t *jobs)
+{
+    char index_text[32], size_text[32], request_id[192];
+    Tidepool__V1__Job *job = NULL;
+    (void)snprintf(index_text, sizeof(index_text), "ARRAY_INDEX=%" PRId64, index);
+    (void)snprintf(size_text, sizeof(size_text), "ARRAY_SIZE=%" PRId64, cli->options.array);
+    command->environment[command->n_environment] = index_text;
+    command->environment[command->n_environment + 1] = size_text;
+    command->n_environment += ARRAY_VARIABLES;
+    if (cli->options.request_id != NULL) {
+        (void)snprintf(request_id, sizeof(request_id), "%s/%" PRId64, cli->options.request_id,
+                       index);
+    }
+    int exit_code =
+        job_submit(cli, command, cli->options.request_id != NULL ? request_id : NULL, &job);
+    command->n_environment -= ARRAY_VARIABLES;
+    if (exit_code != EXIT_OK) {
+        return exit_code;
+    }
+    if (cli->options.json) {
+        (void)json_array_append_new(jobs, json_from_message(&job->base));
+    } else {
+        printf("%s\n", job->id);
+        (void)fflush(stdout); /* the ids of those that are there, if a later one is refused */
+    }
+    control_free(job);
+    return EXIT_OK;
+}
+
+static int array_run(struct cli *cli, Tidepool__V1__Command *command)
+{
+    json_t *jobs = json_array();
+    int exit_code = EXIT_OK;
+    for (int64_t i = 0; exit_code == EXIT_OK && i < cli->options.array; i++) {
+        exit_code = array_submit(cli, command, i, jobs);
+    }
+    if (cli->options.json && exit_code == EXIT_OK) {
+        return cli_write_json(cli, json_pack("{s:o}", "jobs", jobs));
+    }
+    json_decref(jobs);
+    return exit_code;
+}
+
 int cli_run(struct cli *cli)
 {
     struct error error = {0};
     struct command_texts texts;
     Tidepool__V1__Command command = TIDEPOOL__V1__COMMAND__INIT;
     int exit_code;
-    if (cli->options.array != NULL) {
-        (void)error_set(&error, ERROR_FAILED_PRECONDITION,
-                        "--array is not offered by this version");
+    if (cli->options.team != NULL) {
+        (void)error_set(&error, ERROR_FAILED_PRECONDITION, "--team is not offered by this version");
         return cli_fail(cli, &error);
+    }
+    if (cli->options.array > 0 && !cli->options.detach) {
+        return cli_fail_usage(cli, "--array wants --detach: the outputs of several jobs are not "
+                                   "mixed; 'tidepool logs' shows each");
     }
     settings_take(cli, &command);
     if (places_take(cli, &texts, &command, &error) < 0 ||
@@ -321,7 +385,7 @@ int cli_run(struct cli *cli)
         (void)error_set(&error, ERROR_RESOURCE_EXHAUSTED, "no memory");
         return cli_fail(cli, &error);
     }
-    exit_code = run_submit(cli, &command);
+    exit_code = cli->options.array > 0 ? array_run(cli, &command) : run_submit(cli, &command);
     free(command.environment);
     return exit_code;
 }

@@ -9,6 +9,7 @@
 #include "server/base/json_message.h"
 
 #define MOVES_MAX 100
+#define WAITING_WORTH_SAYING 0.1
 
 static void clock_print(uint64_t wall_ns)
 {
@@ -67,6 +68,28 @@ static void state_print(const Tidepool__V1__Job *job)
     }
 }
 
+/* What its ranks tell, and what may be done about it. */
+static void ranks_print(const Tidepool__V1__Job *job)
+{
+    if (job->ranks > 1) {
+        printf("  %-12s %u of %u are connected\n", "ranks", job->ranks_here, job->ranks);
+    }
+    if (job->waiting_fraction >= WAITING_WORTH_SAYING) { /* not NaN */
+        printf("  %-12s %.0f %% of its time for data or a peer; more loader workers may help\n",
+               "waits", 100 * job->waiting_fraction);
+    }
+    if (job->slowest_step_s > 0) {
+        printf("  %-12s %.4g s", "a step", job->slowest_step_s);
+        if (job->ranks > 1) {
+            printf(" on rank %u, the slowest", job->slowest_rank);
+            if (job->slowest_rank < job->n_devices && job->ranks == job->n_devices) {
+                printf(" (%s)", job->devices[job->slowest_rank]);
+            }
+        }
+        printf("\n");
+    }
+}
+
 static void progress_print(const Tidepool__V1__Job *job)
 {
     if (job->step > 0 || job->steps > 0) {
@@ -79,6 +102,7 @@ static void progress_print(const Tidepool__V1__Job *job)
     if (job->command == NULL) {
         return;
     }
+    ranks_print(job);
     printf("  %-12s %u, %u of them failures of its own\n", "runs", job->runs, job->failures);
     printf("  %-12s %.1f device-seconds lost, stood still for %.1f s\n", "cost", job->lost_s,
            job->suspended_s);

@@ -107,7 +107,7 @@ def test_output_goes_to_a_file_too(own):
     (["--devices", "3"], 122, "3"),
     (["--kind", "gpu"], 122, "gpu"),
     (["--team", "a"], 122, "--team is not offered"),
-    (["--array", "4"], 122, "--array is not offered"),
+    (["--array", "4"], 2, "--detach"),
     (["--signal", "@"], 2, "USR1@60"),
     (["--signal", "NOPE"], 122, "NOPE"),
     (["--time", "1w"], 2, "--time"),
@@ -176,6 +176,20 @@ def test_detached_it_prints_the_id_and_wait_has_the_exit_code(own):
     assert own.cli("logs", "sh-1").stdout == ""
 
 
+def test_an_array_is_many_jobs_told_apart_by_their_index(own):
+    script = 'echo "$ARRAY_INDEX of $ARRAY_SIZE"'
+    code, out, _ = run(own, "--detach", "--array", "5", "--name", "part", "--request-id", "one",
+                       *sh(script))
+    ids = out.split()
+    assert code == 0 and ids == ["part-%d" % number for number in range(1, 6)]
+    for index, job in enumerate(ids):
+        assert own.cli("wait", job).returncode == 0
+        assert own.cli("logs", job).stdout == "%d of 5\n" % index
+    code, out, _ = run(own, "--detach", "--array", "5", "--name", "part", "--request-id", "one",
+                       "--json", *sh(script))
+    assert [job["id"] for job in json.loads(out)["jobs"]] == ids  # the same ones
+
+
 def test_a_signal_reaches_the_program(own):
     with begin(own, *sh("trap 'echo got; exit 4' USR1; echo begun; "
                         "while true; do sleep 0.05; done")) as tool:
@@ -224,9 +238,11 @@ def test_a_python_program_saves_when_asked_and_loses_no_step(own):
         paused = outside.wait_state(own, "count-1", "PAUSED")
         assert paused.lost_s < 1 and paused.failures == 0
         own.cli("resume", "count-1")
+        assert "completed" not in own.cli("jobs", "count-1").stdout
         again = outside.wait_for(own, "count-1", lambda job: job.runs == 2 and
                                  job.step > paused.step + 3, 20, "goes on")
         assert again.checkpointed_step >= paused.step
+        assert "  a step " in own.cli("jobs", "count-1").stdout
         own.kill()
         own.start()
         outside.wait_for(own, "count-1", lambda job: job.step > again.step + 3, 20,
