@@ -109,6 +109,8 @@ bool ranks_resume(struct supervisor *supervisor);
 void ranks_notice(struct supervisor *supervisor, const struct outside_notice *notice);
 /* Tells what is new, when it is due; when to look again (UINT64_MAX: not by itself). */
 uint64_t ranks_turn(struct supervisor *supervisor, uint64_t now_ns);
+/* The run has ended: what its ranks told last is heard and told on. */
+void ranks_finish(struct supervisor *supervisor);
 void supervisor_tell(const struct supervisor *supervisor, enum outside_event_kind kind,
                      uint64_t tag, const char *text);
 void supervisor_ready(struct supervisor *supervisor);

@@ -1,6 +1,7 @@
 /* ranks.c: a run's progress socket: what its ranks tell becomes events, what the job is to know
  * goes to them and into the notice's file. */
 #include <math.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "server/outside/internal.h"
 
 #define TELL_NS (100 * NS_PER_MS)
+#define LAST_TURNS 64 /* what ranks have written and not waited for; each is some ms at most */
 #define DEVICES_MAX 1024
 #define ASKED "save and give back"
 
@@ -105,6 +107,21 @@ uint64_t ranks_turn(struct supervisor *supervisor, uint64_t now_ns)
     supervisor->progress_told_ns = now_ns;
     tell_figures(supervisor);
     return UINT64_MAX;
+}
+
+void ranks_finish(struct supervisor *supervisor)
+{
+    struct pollfd ready = {.fd = ranks_fd(supervisor), .events = POLLIN};
+    if (supervisor->progress == NULL) {
+        return;
+    }
+    for (int i = 0; i < LAST_TURNS && poll(&ready, 1, 0) > 0; i++) {
+        progress_turn(supervisor->progress, clock_now_ns());
+    }
+    if (supervisor->progress_news) {
+        supervisor->progress_news = false;
+        tell_figures(supervisor);
+    }
 }
 
 /* ---- what they are told -----------------------------------------------------------------------

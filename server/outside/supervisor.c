@@ -58,6 +58,7 @@ static void tell_lost(struct supervisor *supervisor, bool empty, const char *tex
 static void tell_end(struct supervisor *supervisor, enum outside_event_kind kind, const char *text)
 {
     if (!supervisor->over) {
+        ranks_finish(supervisor);
         supervisor->over = true;
         supervisor->remains_ns = supervisor->kill_at_ns = supervisor->kill_until_ns = 0;
         supervisor_tell(supervisor, kind, 0, text);

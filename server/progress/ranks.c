@@ -136,6 +136,7 @@ static void step_times(const struct ranks *ranks, struct ranks_figures *figures)
 void ranks_figures(const struct ranks *ranks, struct ranks_figures *ret_figures)
 {
     double waiting_s = 0, observed_s = 0;
+    int64_t left = -1; /* told by those that are gone, too */
     *ret_figures = (struct ranks_figures){.ranks = ranks->count,
                                           .step = -1,
                                           .checkpointed_step = -1,
@@ -149,6 +150,7 @@ void ranks_figures(const struct ranks *ranks, struct ranks_figures *ret_figures)
             (ret_figures->checkpointed_step < 0 || saved < ret_figures->checkpointed_step)) {
             ret_figures->checkpointed_step = saved;
         }
+        left = rank->step > left ? rank->step : left;
         if (rank->connections == 0) {
             continue;
         }
@@ -157,6 +159,9 @@ void ranks_figures(const struct ranks *ranks, struct ranks_figures *ret_figures)
         ret_figures->step = rank->step > ret_figures->step ? rank->step : ret_figures->step;
         waiting_s += rank->waiting_s;
         observed_s += rank->observed_s;
+    }
+    if (ret_figures->here == 0) {
+        ret_figures->step = left;
     }
     if (observed_s > 0) {
         ret_figures->waiting_fraction = waiting_s / observed_s;

@@ -39,11 +39,11 @@ void ranks_stand(struct ranks *ranks, uint32_t rank);
 
 struct ranks_figures {
     uint32_t ranks, here, can_pause; /* `here`: with a connection */
-    int64_t step;                    /* the highest of those that are here; -1: none */
-    int64_t checkpointed_step;       /* the lowest of those that tell one; -1: none */
-    double waiting_fraction;         /* of the time, over the ranks that tell it; NaN: none does */
-    double step_s;                   /* the middle one of the ranks; NaN: not known */
-    double slowest_step_s;           /* of the slowest rank; NaN: not known */
+    int64_t step; /* the highest of those that are here, of all when nobody is; -1: none */
+    int64_t checkpointed_step; /* the lowest of those that tell one; -1: none */
+    double waiting_fraction;   /* of the time, over the ranks that tell it; NaN: none does */
+    double step_s;             /* the middle one of the ranks; NaN: not known */
+    double slowest_step_s;     /* of the slowest rank; NaN: not known */
     uint32_t slowest;
 };
 void ranks_figures(const struct ranks *ranks, struct ranks_figures *ret_figures);

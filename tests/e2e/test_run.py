@@ -252,6 +252,8 @@ def test_a_python_program_saves_when_asked_and_loses_no_step(own):
         out, err = tool.communicate(timeout=SECONDS)
         steps = [int(line) for line in out.split()]
         assert steps == list(range(1, len(steps) + 1)) and tool.returncode == 0, err
+        last = own.get_job("count-1")
+        assert last.step == last.checkpointed_step == len(steps) + 1
 
 
 # ---- from inside -------------------------------------------------------------------------------

@@ -76,6 +76,19 @@ static void the_slowest_rank_is_named(void **state)
     assert_int_equal(figures_of(ranks).slowest, 3);
 }
 
+static void the_last_step_stays_when_all_have_left(void **state)
+{
+    struct ranks *ranks = *state;
+    join(ranks, 0, 2);
+    join(ranks, 1, 2);
+    step(ranks, 0, 20, 1, 0, SECONDS(1));
+    step(ranks, 1, 21, 1, 0, SECONDS(1));
+    ranks_leave(ranks, 1, true);
+    assert_int_equal(figures_of(ranks).step, 20); /* a pause is for those that are here */
+    ranks_leave(ranks, 0, true);
+    assert_int_equal(figures_of(ranks).step, 21);
+}
+
 static void waiting_is_a_share_of_the_time_between_steps(void **state)
 {
     struct ranks *ranks = *state;
@@ -158,6 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(nothing_is_known_before_anybody_came),
         TEST(the_slowest_rank_is_named),
+        TEST(the_last_step_stays_when_all_have_left),
         TEST(waiting_is_a_share_of_the_time_between_steps),
         TEST(waiting_long_ago_fades),
         TEST(the_saved_step_is_the_lowest_that_is_told),
