@@ -87,6 +87,7 @@ def test_what_makes_no_sense_is_refused_with_its_name(start, shared_server, fiel
     assert error.code() == CODE.INVALID_ARGUMENT and text in error.details()
 
 
+@pytest.mark.threads
 def test_a_job_is_signalled_paused_resumed_and_cancelled(start, tmp_path):
     server = start([]).start()
     said = tmp_path / "said"
@@ -113,6 +114,7 @@ def test_a_job_is_signalled_paused_resumed_and_cancelled(start, tmp_path):
     assert server.get_status().ledger_balanced
 
 
+@pytest.mark.threads
 def test_logs_are_followed_into_the_next_run_and_go_on_where_they_were_cut(start, tmp_path):
     server = start([]).start()
     script = "echo begin $TIDEPOOL_RESTART_COUNT; sleep 0.3; echo end; " \
@@ -186,6 +188,7 @@ def press(server, until, threads=2):
     return latencies
 
 
+@pytest.mark.threads
 def test_a_burst_on_its_device_freezes_a_job_which_then_goes_on(start, tmp_path):
     server = serving(start, ONE)
     path = tmp_path / "count"
@@ -398,6 +401,7 @@ def test_a_job_that_saves_on_a_notice_gives_its_devices_back_at_once_and_loses_n
     cancel(server, server.get_job(job.id))
 
 
+@pytest.mark.threads
 def test_a_job_that_must_not_be_frozen_stops_at_a_step_for_a_burst(start):
     server = serving(start, ONE, slo_ms=3000)
     job = taking_part(server, no_freeze=True)
@@ -419,6 +423,7 @@ def test_a_job_that_must_not_be_frozen_stops_at_a_step_for_a_burst(start):
     cancel(server, server.get_job(job.id))
 
 
+@pytest.mark.threads
 def test_the_ranks_of_a_found_job_come_back_to_the_next_server(start):
     server = start([]).start()
     job = taking_part(server)
