@@ -163,6 +163,7 @@ static void settings_take(const struct cli *cli, Tidepool__V1__Command *command)
     command->nice = nice_now > 0 ? (uint32_t)nice_now : 0;
     command->name = options->name != NULL ? text_of(options->name) : command->name;
     command->kind = options->kind != NULL ? text_of(options->kind) : command->kind;
+    command->team = options->team != NULL ? text_of(options->team) : command->team;
     command->devices_min = options->devices.minimum > 0 ? options->devices.minimum : 1;
     command->devices_max = options->devices.maximum > 0 ? options->devices.maximum : 1;
     command->priority = (uint32_t)options->priority;
@@ -368,10 +369,6 @@ int cli_run(struct cli *cli)
     struct command_texts texts;
     Tidepool__V1__Command command = TIDEPOOL__V1__COMMAND__INIT;
     int exit_code;
-    if (cli->options.team != NULL) {
-        (void)error_set(&error, ERROR_FAILED_PRECONDITION, "--team is not offered by this version");
-        return cli_fail(cli, &error);
-    }
     if (cli->options.array > 0 && !cli->options.detach) {
         return cli_fail_usage(cli, "--array wants --detach: the outputs of several jobs are not "
                                    "mixed; 'tidepool logs' shows each");

@@ -106,7 +106,7 @@ def test_output_goes_to_a_file_too(own):
 @pytest.mark.parametrize("arguments, code, says", [
     (["--devices", "3"], 122, "3"),
     (["--kind", "gpu"], 122, "gpu"),
-    (["--team", "a"], 122, "--team is not offered"),
+    (["--team", "no name"], 122, "no name"),
     (["--array", "4"], 2, "--detach"),
     (["--signal", "@"], 2, "USR1@60"),
     (["--signal", "NOPE"], 122, "NOPE"),
@@ -118,6 +118,12 @@ def test_what_cannot_be_done_is_refused_with_its_reason(own, arguments, code, sa
     found, out, err = run(own, *arguments, "--", "/bin/true")
     assert found == code and out == "" and says in err
     assert not own.control().ListJobs(outside.messages().ListJobsRequest(), timeout=10).jobs
+
+
+def test_a_job_is_of_the_team_that_is_named(own):
+    code, _, _ = run(own, "--team", "vision", *sh("true"))
+    teams = own.control().ListTeams(outside.messages().ListTeamsRequest(), timeout=10).teams
+    assert code == 0 and [team.name for team in teams] == ["vision"]
 
 
 def test_a_time_limit_is_124(own):
