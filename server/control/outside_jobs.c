@@ -334,7 +334,7 @@ static void reason_note(struct job_entry *job, const struct outside_event *event
     const struct outside_job *outside = job->outside;
     const char *name = control_exit_class_name(outside->exit_class);
     if (outside->exit_class == CONTROL_EXIT_COMPLETED || outside->command.held ||
-        job->outcome == CONTROL_JOB_CANCELLED) {
+        outside->exit_class == CONTROL_EXIT_CANCELLED || job->outcome == CONTROL_JOB_CANCELLED) {
         return;
     }
     if (event->text[0] != '\0') {
