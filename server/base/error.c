@@ -35,15 +35,13 @@ int error_set(struct error *error, enum error_code code, const char *format, ...
     return -(int)code;
 }
 
-int error_set_bound(struct error *error, const char *name, uint64_t value, uint64_t most)
+void error_set_bound(struct error *error, const char *name, uint64_t value, uint64_t most)
 {
-    if (error == NULL) {
-        return -(int)ERROR_UNKNOWN;
+    if (error != NULL) {
+        (void)snprintf(error->bound.name, sizeof(error->bound.name), "%s", name);
+        error->bound.value = value;
+        error->bound.most = most;
     }
-    (void)snprintf(error->bound.name, sizeof(error->bound.name), "%s", name);
-    error->bound.value = value;
-    error->bound.most = most;
-    return -(int)error->code;
 }
 
 static enum error_code code_of_errno(int number)

@@ -48,8 +48,8 @@ struct error {
 int error_set(struct error *error, enum error_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adds the bound to an error that has been set. Returns -(int)error->code. */
-int error_set_bound(struct error *error, const char *name, uint64_t value, uint64_t most);
+/* Adds the bound to an error that has been set. */
+void error_set_bound(struct error *error, const char *name, uint64_t value, uint64_t most);
 
 /* The same with ": <strerror(number)>" appended; the code follows from the errno (ENOENT →
  * NOT_FOUND, EACCES and EPERM → PERMISSION_DENIED, ENOSPC, EDQUOT, ENOMEM and EMFILE →

@@ -363,10 +363,11 @@ static int check_endpoint(const struct control *control, const struct endpoint_e
                          endpoint->name, limits.devices_min, limits.devices_max);
     }
     if (wish->sets_min && wish->devices_min > control->device_count) {
-        error_set(error, ERROR_INVALID_ARGUMENT,
-                  "endpoint '%s': devices_min %u is more than there are (%u)", endpoint->name,
-                  wish->devices_min, control->device_count);
-        return error_set_bound(error, "devices", wish->devices_min, control->device_count);
+        int result = error_set(error, ERROR_INVALID_ARGUMENT,
+                               "endpoint '%s': devices_min %u is more than there are (%u)",
+                               endpoint->name, wish->devices_min, control->device_count);
+        error_set_bound(error, "devices", wish->devices_min, control->device_count);
+        return result;
     }
     if (wish->sets_slo && !(wish->slo_ms > 0 && wish->slo_ms <= SLO_MAX_MS)) {
         return error_set(error, ERROR_INVALID_ARGUMENT,

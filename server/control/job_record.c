@@ -158,10 +158,11 @@ int job_train(struct control *control, struct job_entry *job, const json_t *spec
         return result;
     }
     if (request.devices_min > control->device_count) {
-        error_set(error, ERROR_INVALID_ARGUMENT,
-                  "job.devices: at least %u are wanted and the server has %u", request.devices_min,
-                  control->device_count);
-        return error_set_bound(error, "devices", request.devices_min, control->device_count);
+        result = error_set(error, ERROR_INVALID_ARGUMENT,
+                           "job.devices: at least %u are wanted and the server has %u",
+                           request.devices_min, control->device_count);
+        error_set_bound(error, "devices", request.devices_min, control->device_count);
+        return result;
     }
     snprintf(id, sizeof id, "%s-%llu", request.name, (unsigned long long)job->number);
     free(job->id);

@@ -376,11 +376,11 @@ static int check_sizes(const struct control *control, const char *specification,
                          CONTROL_REQUEST_ID_BYTES_MAX);
     }
     if (active_count(control) >= CONTROL_JOBS_ACTIVE_MAX) {
-        error_set(error, ERROR_RESOURCE_EXHAUSTED,
-                  "submit: %d jobs have not ended yet; wait for some or cancel them",
-                  CONTROL_JOBS_ACTIVE_MAX);
-        return error_set_bound(error, "jobs_active", active_count(control) + 1,
+        int result = error_set(error, ERROR_RESOURCE_EXHAUSTED,
+                               "submit: %d jobs have not ended yet; wait for some or cancel them",
                                CONTROL_JOBS_ACTIVE_MAX);
+        error_set_bound(error, "jobs_active", active_count(control) + 1, CONTROL_JOBS_ACTIVE_MAX);
+        return result;
     }
     return 0;
 }

@@ -41,10 +41,11 @@ static int devices_check(const struct control *control, const struct command *co
                          command->kind);
     }
     if (command->devices_min > control->device_count) {
-        error_set(error, ERROR_INVALID_ARGUMENT,
-                  "job.devices: at least %u are wanted and the server has %u", command->devices_min,
-                  control->device_count);
-        return error_set_bound(error, "devices", command->devices_min, control->device_count);
+        int result = error_set(error, ERROR_INVALID_ARGUMENT,
+                               "job.devices: at least %u are wanted and the server has %u",
+                               command->devices_min, control->device_count);
+        error_set_bound(error, "devices", command->devices_min, control->device_count);
+        return result;
     }
     return 0;
 }

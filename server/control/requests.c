@@ -95,11 +95,12 @@ int requests_add(struct requests *requests, const struct store_request *request,
     forget_old(requests, request->made_wall_ns);
     requests_remove(requests, request->id);
     if (requests->count >= REQUESTS_MAX) {
-        error_set(error, ERROR_RESOURCE_EXHAUSTED,
-                  "request id '%s': %d of the last 24 h are remembered already; call "
-                  "without one, or later",
-                  request->id, REQUESTS_MAX);
-        return error_set_bound(error, "request_ids", requests->count + 1, REQUESTS_MAX);
+        int result = error_set(error, ERROR_RESOURCE_EXHAUSTED,
+                               "request id '%s': %d of the last 24 h are remembered already; call "
+                               "without one, or later",
+                               request->id, REQUESTS_MAX);
+        error_set_bound(error, "request_ids", requests->count + 1, REQUESTS_MAX);
+        return result;
     }
     struct remembered *entry = entry_create(request);
     if (entry == NULL || tsearch(entry, &requests->tree, compare_ids) == NULL) {
