@@ -2,8 +2,8 @@
 
     python tests/bench/run.py [--only NAME …] [--rounds 13] [--quick] [--out build/bench.json]
 
---only takes figures or groups; figures that are not measured keep what bench.json, or else the
-page, says of them.
+--only takes figures or groups; figures that are not measured keep what bench.json says of them, on
+the page what the page says.
 """
 import argparse
 import json
@@ -91,11 +91,25 @@ def earlier(path, pattern):
     return {match.group(1): line for match, line in found if match}
 
 
-def page(result, path):
+def earlier_sections(path):
+    """{heading: its section} after that of how each was measured: tables of figures."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        sections = file.read().split("\n## ")[2:]
+    return {section.split("\n", 1)[0]: "## " + section.rstrip("\n") for section in sections}
+
+
+def page(result, path, measured):
     rows, hows = earlier(path, r"\| `(\w+)` \|"), earlier(path, r"- `(\w+)`: ")
+    sections = earlier_sections(path)
     for entry in result["figures"]:
-        rows[entry["name"]] = row(entry)
-        hows[entry["name"]] = "- `%s`: %s" % (entry["name"], entry["how"])
+        if entry["name"] in measured or entry["name"] not in rows:
+            rows[entry["name"]] = row(entry)
+            hows[entry["name"]] = "- `%s`: %s" % (entry["name"], entry["how"])
+            if entry.get("table"):
+                text = entry["table"].strip("\n")
+                sections[text.split("\n", 1)[0].lstrip("# ")] = text
     lines = ["# Benchmarks", "",
              "Measured by `make bench` on %(cpu)s, %(cores)d cores, %(memory_gib)d GiB, Linux "
              "%(kernel)s, ONNX Runtime %(onnxruntime)s." % result["machine"],
@@ -108,14 +122,14 @@ def page(result, path):
               "named", "perf_analyzer holds no program, so it comes from stock client 2.41 "
               "(`tests/e2e/test_perf_analyzer.py`).", "", "## How each was measured", ""]
     lines += [hows[name] for name in figures.GOALS if name in hows]
-    lines += ["\n" + entry["table"] for entry in result["figures"] if entry.get("table")]
+    lines += ["\n" + section for section in sections.values()]
     return "\n".join(lines) + "\n"
 
 
 def main():
     options = arguments()
     kept = {entry["name"]: entry for entry in load(options.out)["figures"]}
-    failed = []
+    failed, measured = [], set()
     for group in GROUPS:
         if not wanted(group, options.only):
             continue
@@ -129,6 +143,7 @@ def main():
             failed.append(group.__name__)
             continue
         for figure in found:
+            measured.add(figure.name)
             kept[figure.name] = dict(figure.as_json(), how=figure.how, table=figure.table)
             print("   %-36s %10s %-12s [%s … %s] goal %s %s%s" % (
                 figure.name, number(figure.value), figure.goal.unit, number(figure.low),
@@ -140,7 +155,7 @@ def main():
     with open(options.out, "w", encoding="utf-8") as file:
         json.dump(result, file, indent=1)
     if not options.quick:
-        text = page(result, options.page)
+        text = page(result, options.page, measured)
         with open(options.page, "w", encoding="utf-8") as file:
             file.write(text)
     if failed:
