@@ -144,9 +144,9 @@ static void parked_model_goes_at_once(void **state)
     assert_int_equal(rig_endpoint_view(rig, 1).instances_ready, 1);
 }
 
-static void stopped_gang_is_at_work_for_its_notice(void **state)
+/* A gang of one stands still for an endpoint. */
+static void stop_gang(struct rig *rig)
 {
-    struct rig *rig = *state;
     rig->release_ns = SECONDS(5);
     add(rig, 1, 0);
     rig_reconcile(rig);
@@ -154,6 +154,12 @@ static void stopped_gang_is_at_work_for_its_notice(void **state)
     rig_run(rig, SECONDS(100));
     endpoint(rig, 1, 1);
     rig_run(rig, SECONDS(5));
+}
+
+static void stopped_gang_is_at_work_for_its_notice(void **state)
+{
+    struct rig *rig = *state;
+    stop_gang(rig);
     assert_int_equal(rig_lease_view(rig, 1).state, CORE_LEASE_SUSPENDED);
     uint64_t end_ns = rig->now_ns + SECONDS(75);
     reclaim(rig, 1, end_ns);
@@ -165,13 +171,7 @@ static void stopped_gang_is_at_work_for_its_notice(void **state)
 static void gang_that_takes_long_to_go_on_goes_on_earlier(void **state)
 {
     struct rig *rig = *state;
-    rig->release_ns = SECONDS(5);
-    add(rig, 1, 0);
-    rig_reconcile(rig);
-    rig_request(rig, rig_outside_spec(1, 1, 1, 1u << CORE_RUNG_FREEZE | 1u << CORE_RUNG_NOTICE));
-    rig_run(rig, SECONDS(100));
-    endpoint(rig, 1, 1);
-    rig_run(rig, SECONDS(5));
+    stop_gang(rig);
     uint64_t end_ns = rig->now_ns + SECONDS(79);
     reclaim(rig, 1, end_ns);
     rig_send(rig,

@@ -335,7 +335,7 @@ static void a_job_of_another_user_has_nothing_of_ours(void **state)
         return; /* a plain user has itself alone */
     }
     fixture_shell(fixture,
-                  "id -u; id -G; cat /proc/$$/status | grep CapEff; touch /root/x 2>&1; echo done");
+                  "id -u; id -G; cat /proc/$$/status | grep CapEff; touch /x 2>&1; echo done");
     fixture->job.uid = fixture->job.gid = PLAIN_USER;
     fixture->job.groups = groups;
     fixture->job.group_count = 1;
